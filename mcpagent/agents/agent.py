@@ -48,7 +48,7 @@ from mcpagent.utilities.python.argument_checks import (
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import Emit, guarded, log_warnings
 from mcpagent.values.limits.run_limits import Limits
-from mcpagent.values.messages import Image, Message, Spent, Text, ToolDefinition
+from mcpagent.values.messages import Content, Message, Spent, ToolDefinition
 from mcpagent.values.tool_context import ToolContext
 from mcpagent.values.tools import Tool, usable_tool
 
@@ -231,7 +231,7 @@ class Agent(WaysToAsk[Deps]):
             raise InputError(
                 f"messages: the last one must be the user's, got role {last.role!r}"
             )
-        prompt = [part for part in last.parts if isinstance(part, Text | Image)]
+        prompt = [part for part in last.parts if isinstance(part, Content)]
         return await self._runtime.ask_after(earlier, prompt, system=history.system)
 
     async def search(self, query: str, limit: int | None = None) -> SearchResult:

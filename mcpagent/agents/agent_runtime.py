@@ -60,7 +60,7 @@ from mcpagent.utilities.python.event_loops import (
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Emit, Event, Notice, SubagentEvent, ignore
 from mcpagent.values.limits.run_limits import Limits
-from mcpagent.values.messages import Image, Message, Spent, Text
+from mcpagent.values.messages import Content, Message, Spent
 from mcpagent.values.tool_context import ToolContext
 from mcpagent.values.tools import Tool, ToolOutput
 
@@ -306,11 +306,7 @@ class AgentRuntime:
 
     @in_own_loop
     async def ask_after(
-        self,
-        messages: Sequence[Message],
-        prompt: Sequence[Text | Image],
-        *,
-        system: str,
+        self, messages: Sequence[Message], prompt: Sequence[Content], *, system: str
     ) -> tuple[str, list[Message]]:
         """Replace the agent's own conversation by these messages; return the answer to the prompt and all messages."""
         own = self.own_session

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcpagent.history.conversation import Words, usable_prompt
+from mcpagent.history.intake.files import prompt_parts
 from mcpagent.run.output.output_spec import OutputSpec, output_spec
 from mcpagent.toolsets.definition import PromptOrAnswers
 from mcpagent.values.approval import CallAnswer, usable_answers
 from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.messages import Text
 from mcpagent.values.tool_context import ToolContext
 
 
@@ -24,6 +26,15 @@ class Given:
     deps: Any = None
     tool_context: ToolContext | None = None
     limits: Limits | None = None
+
+    async def with_files(self) -> Given:
+        """Return the same with its files read, and judged by the budget. Raises `InputError`."""
+        if isinstance(self.said, Mapping):
+            return self
+        for part in self.said:
+            if not isinstance(part, Text):
+                return replace(self, said=await prompt_parts(self.said))
+        return self
 
 
 def wanted_output(output_type: Any) -> OutputSpec | None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import uuid4
 
 from mcpagent.agents.run_input import Given
@@ -93,6 +93,7 @@ from mcpagent.values.events import (
 from mcpagent.values.limits.model_hints import NO_HINTS, SMALL_MODEL_HINTS
 from mcpagent.values.limits.run_limits import Limits
 from mcpagent.values.messages import (
+    Content,
     Message,
     Spent,
     Step,
@@ -248,7 +249,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     @in_own_loop
     async def answer_to(self, given: Callable[[], Given]) -> Any:
         """What `ask` and `resume` give."""
-        asked = given()
+        asked = await given().with_files()
         await self._left()
         with self._running(asked) as run:
             return self._answer(
@@ -258,7 +259,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     @in_own_loop
     async def result_of(self, given: Callable[[], Given]) -> RunResult[Any]:
         """What `run` gives."""
-        asked = given()
+        asked = await given().with_files()
         await self._left()
         earlier = len(self._conversation)
         with self._running(asked) as run:
@@ -270,7 +271,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self, given: Callable[[], Given], listener: Emit
     ) -> tuple[asyncio.Task[RunFinished], ExitStack]:
         """A run whose events also go to `listener`, and what ends with it: closed, if its task never began."""
-        asked = given()
+        asked = await given().with_files()
         await self._left()
         owner, running = self._owner, ExitStack()
 
@@ -395,7 +396,9 @@ class SessionRuntime(WaysToAsk[Deps]):
             asked_about = {call.call_id for call in self._pending}
             if any(call.call_id in asked_about for call in self._waiting()):
                 conversation.close_open_calls(NOT_ANSWERED)
-            conversation.say(said)
+            conversation.say(
+                cast("Sequence[Content]", said)
+            )  # `with_files` has read its files
             self._prompt_text = conversation.messages[-1].text
             self._spent += unfinished.spent
             unfinished = UnfinishedRun(len(conversation) - 1)

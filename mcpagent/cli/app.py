@@ -56,6 +56,14 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="FILES", help="Files that are added to the question."),
 ]
+Attach = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--attach",
+        metavar="FILE",
+        help="A text, picture, PDF or recording for the question; repeatable.",
+    ),
+]
 Print = Annotated[bool, typer.Option("--print", "-p", hidden=True)]
 Json = Annotated[
     bool,
@@ -102,11 +110,12 @@ def ask(
     options: opt.Options,
     prompt: Prompt = None,
     files: Files = None,
+    attach: Attach = None,
     print_: Print = False,  # noqa: ARG001 - routing has read it
 ) -> int:
     """One answer and exit; the same as -p. What is piped in is added to the question, or is the question."""
     _require_one_source(options)
-    return _answer(options, prompt or "", files or ())
+    return _answer(options, prompt or "", [*(files or ()), *(attach or ())])
 
 
 @opt.taking(
@@ -122,7 +131,7 @@ def ask(
         *_TELLING,
     ]
 )
-def chat(options: opt.Options) -> int:
+def chat(options: opt.Options, attach: Attach = None) -> int:
     """Talk to the agent in the terminal. If stdin is no terminal, what is piped in is asked once."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
 
@@ -132,13 +141,13 @@ def chat(options: opt.Options) -> int:
             "--continue and --resume name two conversations; write one of them"
         )
     if not is_a_terminal(sys.stdin):
-        return _answer(_naming_the_session(options), "", ())
+        return _answer(_naming_the_session(options), "", attach or ())
     from mcpagent.cli.chat.conversation_loop import run_chat
     from mcpagent.cli.setup.first_steps import first_steps
 
     terminal = open_terminal(options.color)
     first_steps(options, terminal)
-    return run_chat(options, terminal)
+    return run_chat(options, terminal, attached=attach or ())
 
 
 @opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, "session_db", "server_wait", *_TELLING])
@@ -221,7 +230,8 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
     )
     if options.replay is not None and not (prompt or files or piped):
         return ask_once(options, "", terminal)  # what was asked is in the recording
-    return ask_once(options, joined_prompt(prompt, files, piped), terminal)
+    question, attached = joined_prompt(prompt, files, piped)
+    return ask_once(options, question, terminal, files=attached)
 
 
 @opt.taking(["model", "search_strategy", "debug", "color"])

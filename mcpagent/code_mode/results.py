@@ -7,9 +7,10 @@ from typing import Any
 
 from mcpagent.code_mode.importable import is_wrapped
 from mcpagent.code_mode.stubs import plain_words
+from mcpagent.history.intake.file_words import file_line
 from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.values.messages import Text, ToolErrorKind
+from mcpagent.values.messages import Audio, Document, Image, Text, ToolErrorKind
 from mcpagent.values.tools import Tool, ToolOutput
 
 MAX_ERROR = 2_000
@@ -62,12 +63,15 @@ def _written(tool: Tool, output: ToolOutput) -> str:
         if texts:
             return "t" + "\n".join(texts)
         return "jnull"
-    parts = [
-        part.text
-        if isinstance(part, Text)
-        else {"image": part.media_type, "data": part.data}
-        for part in output.content
-    ]
+    parts: list[Any] = []
+    for part in output.content:
+        match part:
+            case Text(text=text):
+                parts.append(text)
+            case Image() | Document() | Audio():
+                parts.append({part.type: part.media_type, "data": part.data})
+            case _:
+                parts.append(file_line(part, "not fetched"))
     return "j" + json_in_steps(parts)
 
 

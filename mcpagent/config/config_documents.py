@@ -20,7 +20,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ConfigDocument:
     """Parsed JSON with the offset of each value, so that an error can report line and column.
 
     `runs_in` is the default folder that its servers are started in; "" is the current one.
@@ -59,7 +59,7 @@ class Document:
         )
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> ConfigDocument:
     """Read and parse a JSON file. Raises `ConfigError` with file, line and column."""
     return parse_document(str(path), read_bytes(path), path.absolute().parent)
 
@@ -110,7 +110,7 @@ def _near_file(path: Path) -> str:
     return ""
 
 
-def parse_document(label: str, raw: bytes, folder: Path) -> Document:
+def parse_document(label: str, raw: bytes, folder: Path) -> ConfigDocument:
     """Parse JSON in UTF-8 (UTF-16 with a byte order mark), with comments and trailing commas. Raises `ConfigError`."""
     try:
         text = raw.decode("utf-8-sig")
@@ -138,7 +138,9 @@ def parse_document(label: str, raw: bytes, folder: Path) -> Document:
         raise ConfigError(f"{label}: {safe_line(str(error))}") from None
     spans = list(value_spans(blanked))
     offsets = {span.path: span.key for span in spans if span.path}
-    document = Document(label, data, offsets, text, folder, str(own_workspace(folder)))
+    document = ConfigDocument(
+        label, data, offsets, text, folder, str(own_workspace(folder))
+    )
     _refuse_repeated_keys(document, spans)
     return document
 
@@ -166,7 +168,7 @@ def own_workspace(folder: Path) -> Path:
     return folder
 
 
-def _refuse_repeated_keys(document: Document, spans: Iterable[Span]) -> None:
+def _refuse_repeated_keys(document: ConfigDocument, spans: Iterable[Span]) -> None:
     """Raise `ConfigError` for a repeated key: programs and readers disagree about which value counts."""
     seen: set[ValuePath] = set()
     repeated: list[tuple[ValuePath, int]] = []
@@ -189,7 +191,7 @@ def _refuse_repeated_keys(document: Document, spans: Iterable[Span]) -> None:
 def entry_values(
     entry: Mapping[str, Any],
     path: ValuePath,
-    document: Document,
+    document: ConfigDocument,
     keys: Mapping[str, str],
     folded: Callable[[str], str] = str,
 ) -> tuple[dict[str, Any], dict[str, ValuePath]]:

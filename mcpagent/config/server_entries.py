@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from mcpagent.config.config_documents import Document, entry_values, shown_value
+from mcpagent.config.config_documents import ConfigDocument, entry_values, shown_value
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.server_config import (
     APPROVALS,
@@ -42,7 +42,7 @@ def read_server(
     name: str,
     entry: dict[str, Any],
     path: ValuePath,
-    document: Document,
+    document: ConfigDocument,
     variables: Variables,
 ) -> ServerConfig:
     """Return the entry as a value with its variables expanded; for a disabled one, only the parts without variables.
@@ -109,7 +109,7 @@ def read_server(
 
 
 def _refuse_two_timeouts(
-    values: Mapping[str, Any], places: Mapping[str, ValuePath], document: Document
+    values: Mapping[str, Any], places: Mapping[str, ValuePath], document: ConfigDocument
 ) -> None:
     """Raise `ConfigError` for two timeouts: "timeout" is a separate key because its unit is guessed."""
     both = [key for key in values if key in ("timeout", "timeout_seconds")]
@@ -259,7 +259,7 @@ _MAY_BE_SECRET = frozenset(
 class _Reader:
     """Read the typed values of one server's entry, and expand variables in every string."""
 
-    document: Document
+    document: ConfigDocument
     variables: Variables
     values: Mapping[str, Any]
     places: Mapping[str, ValuePath]
@@ -443,7 +443,7 @@ def _bearer_origin(token: str | Secret) -> str:
 
 
 def _checked_url(
-    given: str | Secret, path: ValuePath, document: Document
+    given: str | Secret, path: ValuePath, document: ConfigDocument
 ) -> tuple[str | Secret, str | Secret]:
     """Return the URL without credentials, and an Authorization header value for those it had."""
     url, origin = revealed(given), given.origin if isinstance(given, Secret) else ""

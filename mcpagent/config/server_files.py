@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from mcpagent.config.config_documents import Document, kind_of, read_document
+from mcpagent.config.config_documents import ConfigDocument, kind_of, read_document
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.server_config import (
     APPROVALS,
@@ -87,7 +87,9 @@ def load_servers(
             runs_in = ""
         else:
             runs_in = str(folder)
-        document = Document(label, dict(source), {}, "", folder or Path.cwd(), runs_in)
+        document = ConfigDocument(
+            label, dict(source), {}, "", folder or Path.cwd(), runs_in
+        )
         return read_servers(
             document, Variables(environ, document.folder, secret, workspace)
         )
@@ -194,7 +196,7 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path) and not path.is_dir()
 
 
-def read_servers(document: Document, variables: Variables) -> ServersConfig:
+def read_servers(document: ConfigDocument, variables: Variables) -> ServersConfig:
     """Return the servers of one document, and unusable ones as its problems. Raises `ConfigError` for other errors."""
     root, entries = server_entries(document)
     if len(entries) > MAX_SERVERS:
@@ -224,7 +226,7 @@ def read_servers(document: Document, variables: Variables) -> ServersConfig:
     return ServersConfig(tuple(servers), tuple(problems))
 
 
-def server_entries(document: Document) -> tuple[ValuePath, dict[str, Any]]:
+def server_entries(document: ConfigDocument) -> tuple[ValuePath, dict[str, Any]]:
     """Return the path of the object that contains the servers, and its entries as written. Raises `ConfigError`."""
     data = document.data
     if not isinstance(data, Mapping):
@@ -251,13 +253,13 @@ def server_entries(document: Document) -> tuple[ValuePath, dict[str, Any]]:
     raise document.error((near[0],) if near else (), f'no "mcpServers" found{hint}')
 
 
-def _check_name(name: str, document: Document, path: ValuePath) -> None:
+def _check_name(name: str, document: ConfigDocument, path: ValuePath) -> None:
     if not _NAME.fullmatch(name) or ".." in name or not re.search(r"[A-Za-z0-9]", name):
         what = f'server name "{safe_line(name, 70)}" must be 1 to 64 of A-Z, a-z, 0-9, "_", "-", ".", "/", "@", ":"'
         raise document.error(path[:-1], f"{what}; rename it")
 
 
-def _refuse_equal_prefixes(names: list[str], document: Document) -> None:
+def _refuse_equal_prefixes(names: list[str], document: ConfigDocument) -> None:
     seen: dict[str, str] = {}
     for name in names:
         prefix = tool_prefix(name)
@@ -278,7 +280,7 @@ def _checked_values(servers: tuple[Any, ...]) -> ServersConfig:
             raise ConfigError(
                 f'mcp_config: server "{server.name}": give exactly one of command and url'
             )
-    document = Document("mcp_config", None, {}, "", Path.cwd())
+    document = ConfigDocument("mcp_config", None, {}, "", Path.cwd())
     names = [server.name for server in servers]
     for name in names:
         _check_name(name, document, (name,))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
+from os import PathLike
 from typing import Any, TypeAlias, overload
 
 from mcpagent.errors import InputError
@@ -23,7 +24,9 @@ from mcpagent.utilities.text.secrets import REDACTED
 from mcpagent.values.messages import (
     BinaryBlock,
     Compacted,
-    Image,
+    Content,
+    File,
+    FilePart,
     Message,
     Part,
     Pinned,
@@ -565,7 +568,7 @@ class Conversation:
                 return self._messages[place - 1].text
         return ""
 
-    def say(self, prompt: str | Sequence[Text | Image]) -> None:
+    def say(self, prompt: str | Sequence[Content]) -> None:
         """Appends the user's message, after closing what a cancelled run left open."""
         self.close_open_calls()
         self.deliver()
@@ -709,8 +712,8 @@ def _tells(message: Message) -> bool:
 
 # -- what can be said --------------------------------------------------------------------------------------------------
 
-Words: TypeAlias = tuple[Text | Image, ...]
-"""A prompt as it can be sent."""
+Words: TypeAlias = tuple[Content | File, ...]
+"""A prompt as it can be sent, once its files are read."""
 
 
 def usable_prompt(prompt: object) -> Words:
@@ -727,7 +730,7 @@ def usable_prompt(prompt: object) -> Words:
         )
     sendable: Words = ()
     for part in parts:
-        sendable += (part if isinstance(part, Image) else Text(_sendable(part.text)),)
+        sendable += (Text(_sendable(part.text)) if isinstance(part, Text) else part,)
     return sendable
 
 
@@ -769,31 +772,49 @@ def _sendable_parts(parts: Sequence[Any]) -> tuple[Any, ...]:
 def _parts(prompt: object) -> tuple[Any, ...]:
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
         raise InputError(
-            f"prompt: expected text, or a list of Text and Image, got {type(prompt).__name__}"
+            f"prompt: expected text, or a list of texts and files, got {type(prompt).__name__}"
         )
+    parts: list[Any] = []
     for part in prompt:
-        if not isinstance(part, Text | Image):
+        if isinstance(part, str):
+            part = Text(part)
+        if not isinstance(part, Text | File | FilePart):
             raise InputError(
-                f"prompt: expected a list of Text and Image, got {type(part).__name__} in it"
+                f"prompt: expected a list of texts and files, got {type(part).__name__} in it"
             )
-        if isinstance(part, Text):
-            expect("prompt: Text", part.text, str, "text", error=InputError)
-        else:
+        _expect_texts(part)
+        parts.append(part)
+    return tuple(parts)
+
+
+_FIELDS = {
+    "media_type": 'a media type such as "image/png"',
+    "data": "its bytes as text in Base64",
+}
+_OPTIONAL_FIELDS = {"provider_data", "citations", "type"}
+
+
+def _expect_texts(part: Text | File | FilePart) -> None:
+    """Raise `InputError` for a field of a part that is no text."""
+    kind = type(part).__name__
+    if isinstance(part, File):
+        expect(
+            "prompt: File",
+            part.path,
+            (str, PathLike),
+            "the path of a file",
+            error=InputError,
+        )
+        return
+    for name in part.__dataclass_fields__:
+        if name not in _OPTIONAL_FIELDS:
             expect(
-                "prompt: Image",
-                part.media_type,
+                f"prompt: {kind}",
+                getattr(part, name),
                 str,
-                'a media type such as "image/png"',
+                _FIELDS.get(name, "text"),
                 error=InputError,
             )
-            expect(
-                "prompt: Image",
-                part.data,
-                str,
-                "its bytes as text in Base64",
-                error=InputError,
-            )
-    return tuple(prompt)
 
 
 def _sendable(text: str) -> str:

@@ -358,6 +358,17 @@ class ToolLimits:
     joining: bool = True
 
 
+def accepted_files(model: Model) -> frozenset[str]:
+    """Return the inputs beside text that the model accepts: "image", "pdf", "audio"; without a word, pictures.
+
+    A model can implement it as a method `accepted_files()`; the method is optional.
+    """
+    own = getattr(model, "accepted_files", None)
+    if own is not None:
+        return frozenset(own())
+    return frozenset({"image"})
+
+
 def tool_limits(model: Model) -> ToolLimits:
     """Return the model's known limits on tools; `capabilities.py` has the known values.
 

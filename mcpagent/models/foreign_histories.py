@@ -17,16 +17,23 @@ from typing import Any
 
 from mcpagent.errors import InputError
 from mcpagent.history.conversation import closed, usable_history
+from mcpagent.history.intake.file_words import bracketed, file_kind
 from mcpagent.models.anthropic.messages_model import read_block
 from mcpagent.models.openai.openai_responses import read_item
 from mcpagent.models.provenance import SERVER_TOOLS
 from mcpagent.models.wire_values import read_call, without
 from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.for_model import fenced
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import (
+    Audio,
     Compacted,
     Container,
+    Content,
+    Document,
+    FileId,
     Image,
+    ImageUrl,
     Message,
     Origin,
     Part,
@@ -396,6 +403,14 @@ def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
     return read_block(without(block, ("cache_control",)))
 
 
+_ARTICLES = {
+    "image": "an image",
+    "document": "a document",
+    "audio": "a recording",
+    "file": "a file",
+}
+
+
 def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Text]:
     """Return the blocks, which must be text."""
     words: list[Text] = []
@@ -405,16 +420,16 @@ def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Tex
         else:
             here = at
         shown = _shown(block, here)
-        if isinstance(shown, Image):
+        if not isinstance(shown, Text):
             raise InputError(
-                f"{here}: an image; only a user's message or a result can hold one"
+                f"{here}: {_ARTICLES[file_kind(shown)]}; only a user's message or a result can hold one"
             )
         words.append(shown)
     return words
 
 
-def _shown(block: Any, at: str) -> Text | Image:
-    """Return a text, or an image that is present as bytes."""
+def _shown(block: Any, at: str) -> Content:
+    """Return a text or a file, in the forms of OpenAI and Anthropic."""
     match block:
         case {"type": "text" | "input_text" | "output_text", "text": str(text)} | {
             "type": "refusal",
@@ -426,17 +441,19 @@ def _shown(block: Any, at: str) -> Text | Image:
             "image_url": str(url),
         }:
             return _image(url, at)
+        case {"type": "input_image", "file_id": str(file_id)}:
+            return FileId(file_id, "openai", "image/*")
         case {
-            "type": "image",
-            "source": {
-                "type": "base64",
-                "media_type": str(media_type),
-                "data": str(data),
-            },
+            "type": "input_audio",
+            "input_audio": {"data": str(data), "format": str(form)},
         }:
-            return Image(media_type, data)
-        case {"type": "image", "source": {"type": "url", "url": str(url)}}:
-            return _image(url, at)
+            return Audio("audio/mpeg" if form == "mp3" else f"audio/{form}", data)
+        case {"type": "input_file"}:
+            return _openai_file(block, at)
+        case {"type": "file", "file": dict() as file}:
+            return _openai_file(file, at)
+        case {"type": "image" | "document" as kind, "source": dict() as source}:
+            return _anthropic_file(kind, source, _name(block.get("title")), at)
         case {"type": str(kind)}:
             raise InputError(
                 f'{at}: content of type "{safe_line(kind, 60)}", which is not known here or not whole'
@@ -447,18 +464,66 @@ def _shown(block: Any, at: str) -> Text | Image:
             )
 
 
-def _image(url: str, at: str) -> Image:
+def _image(url: str, at: str) -> Image | ImageUrl:
+    if url.startswith(("https://", "http://")):
+        return ImageUrl(url)
+    return Image(*_data_url(url, at))
+
+
+def _data_url(url: str, at: str) -> tuple[str, str]:
+    """Return media type and Base64 of a data URL. Raises `InputError`."""
     head, comma, data = url.partition(",")
     media_type, _, rest = head.removeprefix("data:").partition(";")
     if head.startswith("data:") and comma and rest.split(";")[-1] == "base64":
-        return Image(media_type, data)
-    if head.startswith("data:"):
-        problem = "not a base64 data: URL"
-    else:
-        problem = f"{safe_line(url, 80)} is not fetched"
+        return media_type, data
     raise InputError(
-        f"{at}: {problem}; pass the image's own bytes: data:image/png;base64,..."
+        f"{at}: not a base64 data: URL; pass the file's own bytes: data:image/png;base64,..."
     )
+
+
+def _anthropic_file(
+    kind: str, source: Mapping[str, Any], name: str, at: str
+) -> Content:
+    """Return the file of an image or document block."""
+    match source:
+        case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
+            if kind == "image":
+                return Image(media_type, data)
+            return Document(media_type, data, name)
+        case {"type": "file", "file_id": str(file_id)}:
+            return FileId(
+                file_id, "anthropic", "image/*" if kind == "image" else "", name
+            )
+        case {"type": "url", "url": str(url)}:
+            if kind == "image":
+                return _image(url, at)
+            return Text(f"[document: {bracketed(url, 300)}; not fetched]")
+        case {"type": "text", "data": str(text)}:
+            return Text(fenced(text, name))
+        case _:
+            known = "base64, file, url or text"
+            raise InputError(
+                f"{at}.source: expected {known}, with its fields; got {_kind(source.get('type'))}"
+            )
+
+
+def _openai_file(file: Mapping[str, Any], at: str) -> Content:
+    name = _name(file.get("filename"))
+    match file:
+        case {"file_data": str(url)} if url:
+            return Document(*_data_url(url, at), name)
+        case {"file_id": str(file_id)}:
+            return FileId(file_id, "openai", "", name)
+        case {"file_url": str(url)}:
+            return Text(f"[document: {bracketed(url, 300)}; not fetched]")
+        case _:
+            raise InputError(f"{at}: a file without data; pass file_data or file_id")
+
+
+def _name(value: object) -> str:
+    if isinstance(value, str):
+        return safe_line(value, 100)
+    return ""
 
 
 def _listed(content: Any, at: str) -> list[Any]:

@@ -100,6 +100,7 @@ from mcpagent.models.refusals import (
     refused_setting,
     refuses_thoughts,
 )
+from mcpagent.models.wellformed.sent_files import SentFiles, refused_files
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.safe_text import safe_line
@@ -230,6 +231,7 @@ class HttpModel(ApiFormat):
         self._refused: frozenset[str] = frozenset()
         self._gone: frozenset[str] = frozenset()
         self._tokens: dict[ProviderTool, str] = {}
+        self._files = SentFiles()
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -277,13 +279,16 @@ class HttpModel(ApiFormat):
             "searches": self.capabilities.searches,
             "servers": servers,
         }
-        return written_for(
-            request.messages,
-            self.origin,
-            refused=self._refused,
-            gone=self._gone,
-            **known,
+        messages = self._files.written(
+            request.messages, self.accepted_files(), self.provider
         )
+        return written_for(
+            messages, self.origin, refused=self._refused, gone=self._gone, **known
+        )
+
+    def accepted_files(self) -> frozenset[str]:
+        """Return the inputs beside text that the model accepts: "image", "pdf", "audio"."""
+        return self.endpoint.accepts - self.server().group("input").keys()
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
         """Stop using these containers from now on, and emit a notice."""
@@ -508,6 +513,8 @@ class HttpModel(ApiFormat):
         conversation continues without it. Of a self-hosted server, it also learns the window, which changes nothing
         about this request, and the schemas that it accepts.
         """
+        if self._leaves_out_files(failure, way):
+            return True
         if (
             failure.status in (400, 422)
             and not failure.is_overflow
@@ -540,6 +547,20 @@ class HttpModel(ApiFormat):
             if with_loose_schemas(body) != body:
                 return self.learn(failure, takes_schemas=False)
         return self._asks_otherwise(failure, way.request)
+
+    def _leaves_out_files(self, failure: Failure, way: AskedWay) -> bool:
+        """Return whether the failure refuses files of the history, which are described from now on."""
+        messages = self._files.written(
+            way.request.messages, self.accepted_files(), self.provider
+        )
+        refused, kind = refused_files(
+            failure, lambda: self.request_body(way.request), messages
+        )
+        if not self._files.refuse(refused, way.listen, self.name, failure.message):
+            return False
+        if kind:
+            return self.learn(failure, **{f"input:{kind}": "refused"})
+        return True
 
     def _asks_otherwise(self, failure: Failure, request: ModelRequest) -> bool:
         """Return whether the failure refuses the mode of structured output; another mode is then used."""
@@ -649,6 +670,9 @@ class HttpModel(ApiFormat):
         Only this method connects the loop with the SDK; the `Exchange` decides what is sent, shown and retried.
         """
         merged_request = replace(request, settings=await self._settled(request))
+        await self._files.prepare(
+            request.messages, self.accepted_files(), self.provider, emit, self.name
+        )
         exchange = Exchange(self, merged_request, emit, self._max_retries)
         sdk = self.sdk()
         client: Any = self._connected(sdk)

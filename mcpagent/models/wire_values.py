@@ -1,9 +1,7 @@
-"""Shared conversions for writing a history: names, IDs, schemas, images and arguments that providers accept."""
+"""Shared conversions for writing a history: names, IDs, schemas, files and arguments that providers accept."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,10 +10,15 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, TypeAlias
 
+from mcpagent.history.intake.file_words import file_line
 from mcpagent.models.base import ResponseStop
 from mcpagent.utilities.json_schema.parts import properties_of, required_of
 from mcpagent.utilities.text.for_model import fenced, set_apart
 from mcpagent.values.messages import (
+    Audio,
+    Content,
+    Document,
+    FilePart,
     Image,
     Message,
     Part,
@@ -28,9 +31,6 @@ from mcpagent.values.messages import (
 
 Written: TypeAlias = dict[str, Any]
 """A piece of a message, as a provider takes it."""
-
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What Anthropic and OpenAI both document; anything else in a history would make every later request fail."""
 
 NO_OUTPUT = "(no output)"
 NO_INPUT = "(no input)"
@@ -127,56 +127,36 @@ def arguments_text(arguments: Any) -> str:
     return "{}"
 
 
-def usable_image(image: Image) -> bool:
-    """Return whether providers accept the image: a known type and valid base64."""
-    if image.media_type not in IMAGE_TYPES:
-        return False
-    try:
-        return bool(base64.b64decode(image.data, validate=True))
-    except (binascii.Error, ValueError):
-        return False
+def data_url(part: Image | Document | Audio) -> str:
+    """Return `data:<media type>;base64,<data>`, the form of files of OpenAI."""
+    return f"data:{part.media_type};base64,{part.data}"
 
 
-def left_out(image: Image) -> str:
-    """Return the text that replaces an image that no provider accepts."""
-    is_known = image.media_type in IMAGE_TYPES
-    why = "only png, jpeg, gif and webp can be shown"
-    if is_known:
-        why = "its data is not valid Base64"
-    return f"[an image of type {image.media_type or 'unknown'} was left out: {why}]"
-
-
-def data_url(image: Image) -> str:
-    """Return `data:<media type>;base64,<data>`, the image format of OpenAI."""
-    return f"data:{image.media_type};base64,{image.data}"
-
-
-def shown_parts(result: ToolResult) -> list[Text | Image]:
-    """Return the parts of a result for a model: no empty text, no unusable image, at least one part."""
-    parts: list[Text | Image] = []
+def shown_parts(result: ToolResult) -> list[Content]:
+    """Return the parts of a result for a model: no empty text, at least one part."""
+    parts: list[Content] = []
     for part in result.content:
-        if isinstance(part, Image):
-            parts.append(part if usable_image(part) else Text(left_out(part)))
-        elif part.text.strip():
+        if not isinstance(part, Text) or part.text.strip():
             parts.append(part)
     return parts or [Text(NO_OUTPUT)]
 
 
+WriteFile: TypeAlias = Callable[[FilePart], Written | None]
+"""Writes a file in a provider's form; None if the protocol has none for it."""
+
+
 def written_parts(
-    parts: Iterable[Text | Image], text_type: str, as_image: Callable[[Image], Written]
+    parts: Iterable[Content], text_type: str, write_file: WriteFile
 ) -> list[Written]:
-    """Return the parts in a provider's form: no empty text, and a text for each image that it would refuse."""
+    """Return the parts in a provider's form: no empty text, and a text for each file that the protocol cannot hold."""
     written: list[Written] = []
     for part in parts:
         if isinstance(part, Text):
             if part.text.strip():
                 written.append({"type": text_type, "text": part.text})
         else:
-            written.append(
-                as_image(part)
-                if usable_image(part)
-                else {"type": text_type, "text": left_out(part)}
-            )
+            in_words = {"type": text_type, "text": file_line(part, "not shown")}
+            written.append(write_file(part) or in_words)
     return written
 
 
@@ -187,7 +167,7 @@ def plain_content(content: list[Written]) -> str | list[Written]:
     return content
 
 
-def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
+def headed(result: ToolResult, head: str, gap: str) -> list[Content]:
     """Return the parts of a result for a text with other content, after a heading that names its tool.
 
     No text of the result can imitate the text after it: see `set_apart`.
@@ -203,9 +183,9 @@ def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
     return [Text(f"{head}{gap if words == said else _LINE}{words}"), *apart]
 
 
-def _joined(parts: Iterable[Text | Image]) -> list[Text | Image]:
+def _joined(parts: Iterable[Content]) -> list[Content]:
     """Merge neighbouring texts, one per line."""
-    joined: list[Text | Image] = []
+    joined: list[Content] = []
     for part in parts:
         last = None
         if joined:

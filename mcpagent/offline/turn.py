@@ -15,6 +15,8 @@ from mcpagent.offline.need import Need, Step, small_talk, split_needs, split_wor
 from mcpagent.prompt.builder import asks_for_summary
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.messages import (
+    Audio,
+    Document,
     Image,
     Message,
     Text,
@@ -314,9 +316,9 @@ def _reported(outcome: NextStep) -> str:
 def _rendered(result: ToolResult) -> str:
     """Render one result for a reader: JSON as plain lines, times in everyday form, long texts cut."""
     images = [
-        f"({part.media_type} image)"
+        f"({part.media_type} {part.type})"
         for part in result.content
-        if isinstance(part, Image)
+        if isinstance(part, Image | Document | Audio)
     ]
     text = safe_text(result.text).strip().removesuffix(INTRODUCTION).rstrip()
     with suppress(ValueError, RecursionError):

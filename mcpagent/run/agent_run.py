@@ -34,6 +34,7 @@ from mcpagent.models.base import (
     ModelSettings,
     RequestUnderWay,
 )
+from mcpagent.models.provider_run.generated_files import generated_files
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run.large_results.setting_aside import LargeResults
@@ -58,7 +59,7 @@ from mcpagent.values.limits.model_hints import NO_HINTS, ModelHints
 from mcpagent.values.limits.repeats import Repeats
 from mcpagent.values.limits.run_clock import RunClock
 from mcpagent.values.limits.run_limits import NO_LIMITS, Limits
-from mcpagent.values.messages import Citation, Message, Spent, Usage
+from mcpagent.values.messages import Citation, Document, FileId, Message, Spent, Usage
 from mcpagent.values.tool_context import StateChannel, ToolContext
 
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ class RunResult(Generic[Output]):
     _output: Callable[[], Output] | None = field(
         default=None, repr=False, compare=False
     )
+
+    @property
+    def files(self) -> tuple[Document | FileId, ...]:
+        """The files that the provider generated for this answer: with name and bytes, or by the ID that it stores."""
+        return generated_files(self.messages)
 
     @property
     def has_type(self) -> bool:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from mcpagent.errors import ServerError
 from mcpagent.history.conversation import CANCELLED, CallProgress, not_run
+from mcpagent.history.intake.door import admitted
+from mcpagent.models.base import accepted_files
 from mcpagent.run.agent_run import AgentRun
 from mcpagent.run.middleware.admission import admit, misfit_of, misfit_text
 from mcpagent.run.run_parts import CallBatch, CallState, Stop
@@ -193,9 +196,7 @@ async def _conclude(call: CallState, run: AgentRun, started: float) -> None:
 
 
 async def _give_result(call: CallState, run: AgentRun, started: float) -> None:
-    output = call.output or ToolOutput(())
-    texts = [part.text for part in output.content if isinstance(part, Text)]
-    call.output = output = await beside_loop(output.for_model, is_much=is_large(texts))
+    call.output = output = await _admitted(call.output or ToolOutput(()), call, run)
     content, seconds = (
         output.content or (Text(NOTHING_RETURNED),),
         time.monotonic() - started,
@@ -206,6 +207,24 @@ async def _give_result(call: CallState, run: AgentRun, started: float) -> None:
     if not call.parent:  # the result of a call in a program is a value of the program
         call.changes = (*call.changes, *output.changes)
     run.conversation.note(output.changes)
+
+
+async def _admitted(output: ToolOutput, call: CallState, run: AgentRun) -> ToolOutput:
+    """Return the output as it may enter the conversation: files within the budget, texts as a model may read them.
+
+    A program gets pictures alone; documents and recordings are stored for the conversation.
+    """
+    if call.parent:
+        accepts = frozenset({"image"})
+    else:
+        accepts = accepted_files(run.model)
+    judged = await admitted(output.content, accepts=accepts)
+    if judged.content is not output.content:
+        output = replace(
+            output, content=judged.content, blocks=(*output.blocks, *judged.blocks)
+        )
+    texts = [part.text for part in output.content if isinstance(part, Text)]
+    return await beside_loop(output.for_model, is_much=is_large(texts))
 
 
 async def _one_at_a_time(running: Coroutine[Any, Any, None]) -> None:

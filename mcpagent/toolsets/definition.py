@@ -27,7 +27,7 @@ from mcpagent.utilities.python.argument_checks import expect, expect_fields
 from mcpagent.values.approval import CallAnswer
 from mcpagent.values.events import Emit, Event
 from mcpagent.values.limits.run_limits import NO_LIMITS, Limits
-from mcpagent.values.messages import Image, Spent, Text
+from mcpagent.values.messages import Content, File, Spent
 from mcpagent.values.tools import Tool
 
 _T = TypeVar("_T")
@@ -36,7 +36,7 @@ Instructions: TypeAlias = str | Callable[[RunContext[Any]], "str | Awaitable[str
 """What the system prompt begins with; a callable is asked once, when a conversation begins."""
 
 
-PromptOrAnswers: TypeAlias = str | Sequence[Text | Image | CallAnswer]
+PromptOrAnswers: TypeAlias = str | Sequence[str | Content | File | CallAnswer]
 """A `Prompt`, or an answer to each call that waits. One sequence, so that type checkers take a literal list."""
 
 

@@ -5,7 +5,6 @@ Equal values give equal text in every process: sets are sorted, and no address o
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
@@ -18,32 +17,43 @@ from enum import Enum
 from itertools import islice
 from typing import Any, TypeAlias
 
+from mcpagent.history.intake.budget import MAX_VALUES
+from mcpagent.history.intake.file_words import file_kind
+from mcpagent.history.intake.media_types import base64_text, file_type, printable_text
 from mcpagent.toolsets.tables import Table, is_missing, table_of
-from mcpagent.utilities.text.media_types import (
-    MAX_IMAGE_BYTES,
-    image_type,
-    printable_text,
-)
+from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
 from mcpagent.utilities.text.safe_text import without_halves
-from mcpagent.values.messages import BinaryBlock, Image, Text
+from mcpagent.values.messages import (
+    FILE_PARTS,
+    Audio,
+    BinaryBlock,
+    Content,
+    Document,
+    FilePart,
+    Image,
+    Text,
+)
 from mcpagent.values.tools import ToolOutput, ToolReturn
 
 MAX_ITEMS = 1_000
 """Items of an iterator or an array that are shown: there may be no end to them."""
 
+MAX_CHARACTERS = 1_000_000
+"""Of a value that programs get as data; a longer one they read from its text."""
+
 MAX_TABLE_CHARACTERS = 20_000
 """No further row of a table is shown once it takes so much."""
 
 
-_Shown: TypeAlias = Image | BinaryBlock
+_Shown: TypeAlias = FilePart | BinaryBlock
 
 
 def tool_output(value: object) -> ToolOutput:
     """The value as content.
 
-    Text stays as it is, `Text` and `Image` parts are kept, None is no content. Bytes are text, an image, or a block of
-    which a line says how large it is. A table (see `table_of`) is a line with its size and its first rows as CSV.
-    Everything else is JSON; images in it follow as parts of their own. An iterator is read, up to `MAX_ITEMS`.
+    Text stays as it is, parts are kept, None is no content. Bytes are text, a file of a known type, or a block of which
+    a line says how large it is. A table (see `table_of`) is a line with its size and its first rows as CSV.
+    Everything else is JSON; files in it follow as parts of their own. An iterator is read, up to `MAX_ITEMS`.
     Raises what reading the value raises, and `ValueError` for one that holds itself.
     """
     if isinstance(value, ToolOutput):
@@ -59,7 +69,7 @@ def tool_output(value: object) -> ToolOutput:
     if (
         isinstance(value, list | tuple)
         and value
-        and all(isinstance(item, Text | Image) for item in value)
+        and all(isinstance(item, Content) for item in value)
     ):
         return ToolOutput(tuple(value))
     images: list[_Shown] = []  # and other binary data: what JSON has no place for
@@ -76,11 +86,13 @@ def tool_output(value: object) -> ToolOutput:
         raise ValueError(
             "the result holds itself, or nests too deeply; return plain data"
         ) from None
-    shown = tuple(one for one in images if isinstance(one, Image))
+    shown = tuple(one for one in images if isinstance(one, FILE_PARTS))
     blocks = tuple(one for one in images if isinstance(one, BinaryBlock))
-    if text == _reference(1) and len(images) == 1:
+    if len(images) == 1 and shown and text == _reference(shown[0], 1):
         return ToolOutput(shown)
     is_data = data is not None and not isinstance(data, str) and not images
+    if is_data and is_large(data, MAX_VALUES, MAX_CHARACTERS):
+        is_data = False  # its text is the data
     return ToolOutput(
         (Text(text), *shown), structured=data if is_data else None, blocks=blocks
     )
@@ -114,8 +126,8 @@ def _items(source: Iterable[object]) -> list[object]:
     return items
 
 
-def _reference(number: int) -> str:
-    return f"(image {number})"
+def _reference(part: FilePart, number: int) -> str:
+    return f"({file_kind(part)} {number})"
 
 
 def _written(data: Any) -> str:
@@ -123,7 +135,9 @@ def _written(data: Any) -> str:
     from pydantic_core import to_json
 
     if isinstance(data, str):
-        return str(data)
+        return data
+    if is_large(data):
+        return json_in_steps(data, ",", ":")
     return to_json(data, inf_nan_mode="strings").decode()
 
 
@@ -135,7 +149,7 @@ def _plain(value: Any, images: list[_Shown]) -> Any:
         return _plain_scalar(value)
     if is_missing(value):
         return None
-    if isinstance(value, Text | Image | bytes | bytearray | memoryview):
+    if isinstance(value, Text | FilePart | bytes | bytearray | memoryview):
         return _plain_part(value, images)
     if (table := table_of(value)) is not None:
         return _plain_table(table, images)
@@ -155,29 +169,26 @@ def _plain_scalar(value: Any) -> Any:
 
 
 def _plain_part(
-    value: Text | Image | bytes | bytearray | memoryview, images: list[_Shown]
+    value: Content | bytes | bytearray | memoryview, images: list[_Shown]
 ) -> str:
     if isinstance(value, Text):
         return str(_plain_scalar(value.text))
-    if not isinstance(value, Image):
+    if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
-        if (text := printable_text(data)) is not None:
+        media_type = file_type(data)
+        if media_type is None and (text := printable_text(data)) is not None:
             return text
-        media_type = image_type(data)
-        if media_type is None or len(data) > MAX_IMAGE_BYTES:
-            images.append(
-                BinaryBlock(
-                    media_type or "application/octet-stream",
-                    base64.b64encode(data).decode(),
-                )
-            )
-            size = _count(len(data), "byte")
-            if media_type is None:
-                return f"({size}, not text)"
-            return f"({media_type} of {size}, too large to show)"
-        value = Image(media_type, base64.b64encode(data).decode())
+        if media_type is None:
+            images.append(BinaryBlock("application/octet-stream", base64_text(data)))
+            return f"({_count(len(data), 'byte')}, not text)"
+        value = _OF_TYPE.get(media_type.partition("/")[0], Document)(
+            media_type, base64_text(data)
+        )
     images.append(value)
-    return _reference(sum(isinstance(one, Image) for one in images))
+    return _reference(value, sum(isinstance(one, FILE_PARTS) for one in images))
+
+
+_OF_TYPE: Mapping[str, type[Image | Audio]] = {"image": Image, "audio": Audio}
 
 
 def _plain_holder(value: Any, images: list[_Shown]) -> Any:

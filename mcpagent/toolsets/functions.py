@@ -32,6 +32,8 @@ from mcpagent.utilities.python.argument_checks import (
     expect_arguments,
     expect_options,
 )
+from mcpagent.utilities.python.collecting import uncollected
+from mcpagent.utilities.python.worker_threads import is_large
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import (
     Run,
@@ -144,7 +146,13 @@ def _function_call(
                 value = await value
             if isinstance(value, AsyncIterator):
                 value = await first_items(value)
-            output = tool_output(value)
+            is_small = isinstance(
+                value, str | int | float | NoneType | dict | list
+            ) and not is_large(value)
+            if is_small:
+                output = tool_output(value)
+            else:
+                output = await asyncio.to_thread(_converted, value)
         if isinstance(value, ToolReturn) and value.state:
             run_context().tool_context.update(value.state)
         return output
@@ -159,7 +167,12 @@ def _in_thread(call: Callable[[], Any]) -> tuple[Any, ToolOutput | None]:
     """
     value = call()
     is_async = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
-    return value, None if is_async else tool_output(value)
+    return value, None if is_async else _converted(value)
+
+
+def _converted(value: object) -> ToolOutput:
+    with uncollected():
+        return tool_output(value)
 
 
 def _misfit(error: ValidationError) -> str:

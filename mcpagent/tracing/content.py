@@ -13,6 +13,8 @@ from typing import Any
 from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.utilities.text.secrets import without_secrets
 from mcpagent.values.messages import (
+    Audio,
+    Document,
     Image,
     Message,
     Part,
@@ -131,9 +133,18 @@ class SpanContent:
                     "id": call_id,
                     "response": self.text(text),
                 }
-            case Image(media_type=media_type, data=data):
+            case (
+                Image(media_type=media_type, data=data)
+                | Document(media_type=media_type, data=data)
+            ):
                 return {
-                    "type": "image",
+                    "type": part.type,
+                    "mime_type": media_type,
+                    "base64_length": len(data),
+                }
+            case Audio(media_type=media_type, data=data):
+                return {
+                    "type": part.type,
                     "mime_type": media_type,
                     "base64_length": len(data),
                 }

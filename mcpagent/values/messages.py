@@ -7,9 +7,11 @@ another provider. `dump_messages` and `load_messages` are the only way to JSON a
 from __future__ import annotations
 
 import math
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import index
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from mcpagent.errors import InputError
@@ -170,9 +172,82 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class Document:
+    """A file in a prompt or a tool's result: `media_type` such as "application/pdf", `data` in Base64, its `name`.
+
+    A model whose endpoint does not accept the file receives its text, or a description.
+    """
+
+    media_type: str
+    data: str
+    name: str = ""
+    type: Literal["document"] = "document"
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the file."""
+        return b64decode(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A recording in a prompt or a tool's result: `media_type` such as "audio/wav", `data` in Base64, its `name`."""
+
+    media_type: str
+    data: str
+    name: str = ""
+    type: Literal["audio"] = "audio"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageUrl:
+    """The address of a picture. mcpagent never fetches it: the provider does, if it can."""
+
+    url: str
+    type: Literal["image_url"] = "image_url"
+
+
+@dataclass(frozen=True, slots=True)
+class FileId:
+    """A file that a provider stores, by the ID that it returned for the upload.
+
+    `provider` names the provider, as in `Origin.provider`; other providers receive a description. `media_type` decides
+    whether the file is written as an image or as a document. A file of OpenAI's code interpreter is in a `container`.
+    """
+
+    id: str
+    provider: str = ""
+    media_type: str = ""
+    name: str = ""
+    container: str = ""
+    type: Literal["file_id"] = "file_id"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file for a prompt, by its path: `ask(["Summarise this.", File("report.pdf")])`.
+
+    It is read when the question is asked, and becomes a part by its bytes: text, a picture, a document or a recording.
+    """
+
+    path: str | PathLike[str]
+
+
+FilePart: TypeAlias = Image | Document | Audio | ImageUrl | FileId
+"""A part that is no text."""
+
+Content: TypeAlias = Text | FilePart
+"""A part of a prompt or of a tool's result."""
+
+FILE_PARTS = (Image, Document, Audio, ImageUrl, FileId)
+
+
+@dataclass(frozen=True, slots=True)
 class BinaryBlock:
-    """What a tool gave that is neither text nor a picture: `media_type` such as "audio/wav", `data` in Base64, where it
-    is from. It is no part of a message: no model takes any."""
+    """The bytes of a file that is stored beside the conversation: `media_type`, `data` in Base64, and its address.
+
+    It is no part of a message; the content names it.
+    """
 
     media_type: str
     data: str
@@ -260,7 +335,7 @@ class ToolResult:
 
     call_id: str
     name: str
-    content: tuple[Text | Image, ...]
+    content: tuple[Content, ...]
     error: ToolErrorKind | None = None
     seconds: float = 0.0
     set_aside: KeptAside | None = None
@@ -364,7 +439,7 @@ class Compacted:
         return bool(self.summary) or self.is_cut
 
 
-def texts_for_model(content: tuple[Text | Image, ...]) -> tuple[Text | Image, ...]:
+def texts_for_model(content: tuple[Content, ...]) -> tuple[Content, ...]:
     """A result's content with each text as a model may read it; the same tuple if nothing is taken out."""
     shown = tuple(
         replace(part, text=text)
@@ -381,6 +456,10 @@ Part: TypeAlias = (
     Text
     | Thinking
     | Image
+    | Document
+    | Audio
+    | ImageUrl
+    | FileId
     | ToolCall
     | ToolResult
     | ToolsShown
@@ -450,8 +529,8 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
-Prompt: TypeAlias = str | Sequence[Text | Image]
-"""What a model is asked: words, or words and images in order."""
+Prompt: TypeAlias = str | Sequence[str | Content | File]
+"""What a model is asked: words, or words and files in order."""
 
 
 def user_message(text: str) -> Message:
@@ -688,7 +767,14 @@ def _loaded(kind: Any, item: Mapping[Any, Any], path: str) -> Any:
         raise _no_history(path + where, safe_line(first["msg"], 120)) from None
 
 
-_CONTENT = {"Text": "text", "Image": "image"}
+_CONTENT = {
+    "Text": "text",
+    "Image": "image",
+    "Document": "document",
+    "Audio": "audio",
+    "ImageUrl": "image_url",
+    "FileId": "file_id",
+}
 
 
 def _of_another_kind(steps: Sequence[int | str], result: Mapping[Any, Any]) -> bool:

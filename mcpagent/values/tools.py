@@ -13,7 +13,7 @@ from mcpagent.values.approval import PendingCall, Rule
 from mcpagent.values.events import Event
 from mcpagent.values.messages import (
     BinaryBlock,
-    Image,
+    Content,
     Text,
     ToolDefinition,
     ToolErrorKind,
@@ -32,7 +32,7 @@ class ToolOutput:
     tools alone, it gave nothing yet: what it runs waits for answers to these calls, and is gone on with when there are.
     """
 
-    content: tuple[Text | Image, ...]
+    content: tuple[Content, ...]
     error: ToolErrorKind | None = None
     changes: tuple[ToolsShown | ToolsChanged, ...] = ()
     events: tuple[Event, ...] = ()

@@ -37,7 +37,7 @@ from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.composition import filtered, prefixed
 from mcpagent.toolsets.definition import RunOptions
 from mcpagent.values.events import Emit, Event, Notice, RunFinished, TextDelta, ToolCallStarted
-from mcpagent.values.messages import Image, ToolCall, ToolsChanged
+from mcpagent.values.messages import File, Image, ToolCall, ToolsChanged
 from tests.many_tools import Many, many_tools
 from tests.scenes import call, offered, results
 from tests.tables import each_row
@@ -515,7 +515,7 @@ async def test_instructions_may_be_a_function_of_the_run() -> None:
 
 async def test_ask_with_history_keeps_images_and_texts_apart() -> None:
     model = ScriptedModel(["seen"])
-    last = Message("user", (Text("What is"), Image("image/png", "aGk="), Text("this?")))
+    last = Message("user", (Text("What is"), Image("image/png", "iVBORw0KGgo="), Text("this?")))
     async with Agent(model) as agent:
         answer, messages = await agent.ask_with_history([last])
     assert answer == "seen"
@@ -529,10 +529,13 @@ async def test_ask_with_history_keeps_images_and_texts_apart() -> None:
         ([], "prompt is empty"),
         ("", "prompt is empty"),
         ([Text(" ")], "prompt is empty"),
-        (None, "prompt: expected text, or a list of Text and Image, got NoneType"),
+        (None, "prompt: expected text, or a list of texts and files, got NoneType"),
         (b"x", "got bytes"),
         (3, "got int"),
-        (["x"], "got str in it"),
+        ([3], "got int in it"),
+        ([Image("image/png", "@")], "image/png, 0 bytes; its data is not valid Base64"),
+        ([File("/no/such/file")], "cannot be read"),
+        ([File(3)], "prompt: File"),  # type: ignore[arg-type]
         ({"role": "user"}, "got dict"),
     ],
 )

@@ -315,7 +315,7 @@ async def test_files_that_calls_of_a_program_give_are_kept_beside_the_conversati
         assert await agent.ask("go") == "done"
         [told], [read] = texts(agent), texts(agent, "read_large_output")
     assert told.startswith("[Set aside as out_")
-    assert "block 2: application/octet-stream, 5,010 bytes" in told
-    assert "(5,010 bytes, not text)" in told
+    assert "block 2: application/pdf, 5,010 bytes" in told
+    assert "[document: application/pdf, 5,010 bytes; not shown" in told
     assert "%PDF-1.7" in read
     assert "02 02 02" in read

@@ -1,4 +1,4 @@
-"""Results as content: text as text, images as images, all else in words."""
+"""Results as content: text as text, images as images, other files as files, links in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.mcp.result_content import output_of_call, output_of_prompt, output_of_resource
-from mcpagent.values.messages import Image, Text
+from mcpagent.values.messages import Audio, Content, Document, Image, Text
 from tests.tables import each_row
 
 DATA = base64.b64encode(b"12345").decode()
@@ -22,9 +22,9 @@ DATA = base64.b64encode(b"12345").decode()
         ({"type": "image", "mimeType": "image/png", "data": DATA}, Image("image/png", DATA)),
         (
             {"type": "image", "mimeType": "text/html", "data": DATA},
-            Text("[image (text/html) that cannot be shown: its data is not valid]"),
+            Image("text/html", DATA),
         ),
-        ({"type": "audio", "mimeType": "audio/wav", "data": DATA}, Text("[audio: audio/wav, 5 bytes; not shown]")),
+        ({"type": "audio", "mimeType": "audio/wav", "data": DATA}, Audio("audio/wav", DATA)),
         (
             {
                 "type": "resource_link",
@@ -38,11 +38,12 @@ DATA = base64.b64encode(b"12345").decode()
         ({"type": "resource", "resource": {"uri": "n://1", "text": "hi"}}, Text("[resource n://1]\nhi")),
         (
             {"type": "resource", "resource": {"uri": "n://1", "mimeType": "application/pdf", "blob": DATA}},
-            Text("[resource: n://1, application/pdf, 5 bytes; not shown]"),
+            Document("application/pdf", DATA, "n://1"),
         ),
+        ({"type": "audio", "mimeType": "audio/wav"}, Text("[audio: audio/wav, without data; not shown]")),
     ],
 )
-def test_each_kind_of_block(block: dict[str, Any], expected: Text | Image) -> None:
+def test_each_kind_of_block(block: dict[str, Any], expected: Content) -> None:
     assert output_of_call({"content": [block]}).content == (expected,)
 
 
@@ -79,7 +80,7 @@ def test_resource_contents() -> None:
     assert output_of_resource({"contents": contents}).content == (
         Text("one"),
         Image("image/png", DATA),
-        Text("[resource: a://3, invalid data; not shown]"),
+        Document("application/octet-stream", "!", "a://3"),
     )
 
 

@@ -327,16 +327,16 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [chat_call("c1", "
             "messages[0].content[0]: an image; only",
         ),
         (
-            [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}],
-            "messages[0].content[0]: https://example.org/a.png is not fetched; pass the image's own bytes",
+            [{"role": "user", "content": [{"type": "image", "source": {"type": "blob"}}]}],
+            "messages[0].content[0].source: expected base64, file, url or text, with its fields; got str",
         ),
         (
-            [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://e.org/\n"}}]}],
-            "messages[0].content[0]: https://e.org/ is not fetched; pass the image's own bytes",
+            [{"role": "user", "content": [{"type": "input_file", "filename": "a.pdf"}]}],
+            "messages[0].content[0]: a file without data; pass file_data or file_id",
         ),
         (
             [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png,abc"}]}],
-            "messages[0].content[0]: not a base64 data: URL; pass the image's own bytes",
+            "messages[0].content[0]: not a base64 data: URL; pass the file's own bytes",
         ),
         ([{"role": "tool", "content": "x"}], "messages[0]: a result of a call without an id, which does not wait"),
         (
@@ -370,7 +370,7 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [chat_call("c1", "
         ),
         (
             [CALLED, {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_file"}]}],
-            'messages[1].output[0]: content of type "input_file", which',
+            "messages[1].output[0]: a file without data; pass file_data or file_id",
         ),
         ([{"type": "item_reference", "id": "x"}], 'messages[0]: an item of type "item_reference", which is not known'),
         ([{"role": "developer", "type": "additional_tools", "tools": []}], 'messages[0]: an item of type "additional_'),

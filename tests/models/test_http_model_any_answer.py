@@ -300,7 +300,8 @@ def test_a_history_of_another_version_loads() -> None:
         ([{"role": "user", "parts": [7]}], "messages[0].parts[0]: expected an object, got int"),
         (
             [{"role": "user", "parts": [{"type": "hologram\n"}]}],
-            "messages[0].parts[0].type: expected one of text, thinking, image, tool_call, tool_result, tools_shown, "
+            "messages[0].parts[0].type: expected one of text, thinking, image, document, audio, image_url, "
+            "file_id, tool_call, tool_result, tools_shown, "
             'tools_changed, provider_block, container, pinned, compacted, got "hologram"',
         ),
         ([{"role": "user", "parts": [{"type": "text"}]}], "messages[0].parts[0].text: Field required"),

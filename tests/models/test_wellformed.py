@@ -219,7 +219,7 @@ def test_an_image_that_is_too_large_is_told_in_words() -> None:
     check(body, {})
     for blocks in (body["messages"][0]["content"], body["messages"][2]["content"][0]["content"]):
         assert [block["type"] for block in blocks][-2:] == ["text", "image"]
-        assert "[an image of 6.3 MB was left out: the most is 5 MB]" in json.dumps(blocks)
+        assert "[image: image/png, 6,291,465 bytes; too large to show: " in json.dumps(blocks)
 
 
 def test_more_texts_to_stop_at_than_openai_takes_are_reported() -> None:

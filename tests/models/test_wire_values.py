@@ -20,7 +20,6 @@ from mcpagent.models.wire_values import (
     read_call,
     sendable_name,
     shown_parts,
-    usable_image,
 )
 from mcpagent.values.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from tests.simulator import anthropic_rules, openai_rules
@@ -147,20 +146,6 @@ def test_arguments_are_one_object_or_malformed(text: str) -> None:
 @each_row("text", ["9" * 5000, "[" * 100_000, '{"a": Infinity}'])
 def test_arguments_made_to_break_a_parser(text: str) -> None:
     assert parse_object(text) is None
-
-
-@each_row(
-    "image, usable",
-    [
-        (Image("image/png", PNG), True),
-        (Image("image/svg+xml", PNG), False),
-        (Image("image/png", "not base64!"), False),
-        (Image("image/png", ""), False),
-        (Image("", PNG), False),
-    ],
-)
-def test_images_that_providers_take(image: Image, usable: bool) -> None:
-    assert usable_image(image) is usable
 
 
 texts = st.text() | st.just("\ud83d") | st.just("")

@@ -219,7 +219,7 @@ def published_tools() -> Desk:
         "everything",
         "get-tiny-image",
         "Returns a tiny MCP logo image.",
-        answers=lambda _: ToolOutput((Image("image/png", "aGk="), Text("The logo"))),
+        answers=lambda _: ToolOutput((Image("image/png", "iVBORw0KGgo="), Text("The logo"))),
     )
     add(
         "sqlite",

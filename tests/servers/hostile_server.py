@@ -275,8 +275,8 @@ RAW: dict[str, bytes] = {
     "text-nul": content('{"type":"text","text":"fi\\u0000ne"}'),
     "text-surrogates-turned": content('{"type":"text","text":"fi\\udc00\\ud800ne"}'),
     "text-noncharacter": content('{"type":"text","text":"fi\\ufffene"}'),
-    "image-data-url": content('{"type":"image","mimeType":"image/png","data":"data:image/png;base64,QUJD"}'),
-    "image-in-lines": content('{"type":"image","mimeType":"image/png","data":"QUJD\\nQUJD"}'),
+    "image-data-url": content('{"type":"image","mimeType":"image/png","data":"data:image/png;base64,iVBORw0KGgo="}'),
+    "image-in-lines": content('{"type":"image","mimeType":"image/png","data":"iVBO\\nRw0KGgo="}'),
     "image-empty": content('{"type":"image","mimeType":"image/png","data":""}'),
     "resource-both": content('{"type":"resource","resource":{"uri":"a:b","text":"fine","blob":"@"}}'),
     "resource-null": content('{"type":"resource","resource":null}'),
@@ -336,7 +336,9 @@ LARGE: dict[str, Callable[[], bytes]] = {
     "large-structured": lambda: result(f'{{"content":[],"structuredContent":{{"all":{parts(100_000)}}}}}'),
     "large-structured-bad": lambda: result(f'{{"content":7,"structuredContent":{{"all":{parts(100_000)}}}}}'),
     "large-unknown-block": lambda: content(f'{{"type":"hologram","all":{parts(100_000)}}}'),
-    "large-image": lambda: content(f'{{"type":"image","mimeType":"image/png","data":"{"QUJD" * 1_000_000}"}}'),
+    "large-image": lambda: content(
+        f'{{"type":"image","mimeType":"image/png","data":"iVBORw0KGgoA{"QUJD" * 1_000_000}"}}'
+    ),
     "large-image-bad": lambda: content(f'{{"type":"image","mimeType":"image/png","data":"{"QU@D" * 1_000_000}"}}'),
     "large-blob": lambda: content(f'{{"type":"resource","resource":{{"uri":"a:b","blob":"{"QUJD" * 1_000_000}"}}}}'),
     "large-error-message": lambda: error(f'{{"code":1,"message":"{"x" * 4_000_000}"}}'),

@@ -15,8 +15,9 @@ from mcpagent.values.messages import (
     user_message,
 )
 
-PNG = "iVBORw0KGgo="
-SVG_LEFT_OUT = "[an image of type image/svg+xml was left out: only png, jpeg, gif and webp can be shown]"
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
+SVG = "PHN2Zy8+"
+SVG_LEFT_OUT = "[image: image/svg+xml, 6 bytes; only png, jpeg, gif and webp can be shown: it cannot be read]"
 
 SEARCH = ToolDefinition(
     "search_tools",
@@ -60,7 +61,7 @@ def whole_request(**changes: object) -> ModelRequest:
                 ToolResult("call_2", "get_weather", (Text("no such place"),), error="failed"),
             ),
         ),
-        Message("user", (Text("And this one?"), Image("image/png", PNG), Image("image/svg+xml", PNG))),
+        Message("user", (Text("And this one?"), Image("image/png", PNG), Image("image/svg+xml", SVG))),
     )
     values: dict[str, object] = {
         "system": "You help.",

@@ -5,26 +5,25 @@ Only the user's input is parsed, never text from a file, a server or a model.
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mcpagent import Agent
 from mcpagent.cli.frame.figures import counted
 from mcpagent.errors import InputError
-from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.history.intake.door import admitted
+from mcpagent.history.intake.file_words import file_kind
+from mcpagent.history.intake.files import read_file
 from mcpagent.utilities.text.for_model import fenced, for_model
-from mcpagent.utilities.text.media_types import MAX_IMAGE_BYTES, image_type
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.values.messages import Image, Prompt, Text
+from mcpagent.values.messages import Content, File, FilePart, Prompt, Text
 from mcpagent.values.tools import ToolOutput
 
-Part = Text | Image
-
-MAX_FILE_BYTES = 1_000_000
 MAX_NAMED = 3
 MAX_RESOURCE = 1_000_000
 """Characters of one resource that a question takes along."""
@@ -46,31 +45,41 @@ def marks(line: str) -> list[str]:
 
 async def with_attachments(
     line: str, agent: Agent, folder: Path
-) -> tuple[str | list[Part], list[str]]:
+) -> tuple[str | list[Content], list[str]]:
     """Return the question with all that it names, and one line about each thing taken along.
 
     An `@` that names neither a file nor a server stays a word, such as in `@someone`. Raises `InputError` for a file
     that cannot be taken, and for a resource that its server does not give.
     """
     blocks: list[str] = []
-    images: list[Part] = []
+    files: list[Content] = []
     added: list[str] = []
     for mark in marks(line):
         server, colon, uri = mark.partition(":")
+        text, attached, leads_to = "", list[Content](), ""
         if colon and uri and server in agent.servers:
-            text, pictures = _content(await agent.mcp.read_resource(server, uri), mark)
+            text, attached = await _content(
+                await agent.mcp.read_resource(server, uri), mark
+            )
             name: str | None = mark
-            leads_to = ""
         elif (name := _file_name(mark, folder)) is not None:
-            text, pictures = read_file(_path(folder, name))
+            found = await asyncio.to_thread(
+                read_file, _path(folder, name), shown=f"@{name}"
+            )
+            if isinstance(found, str):
+                text, attached = found, []
+            else:
+                text, attached = "", [found]
             leads_to = _target(folder, name)
         if name is not None:
-            added.append(f"{safe_line(name, 100)}{leads_to}  {_sizes(text, pictures)}")
+            added.append(
+                f"{safe_line(name, 100)}{leads_to}  {_sizes(len(text), attached)}"
+            )
             if text:
                 blocks += [fenced(for_model(text), safe_line(name, 200))]
-            images += pictures
+            files += attached
     words = "\n\n".join([line, *blocks])
-    return ([Text(words), *images] if images else words), added
+    return ([Text(words), *files] if files else words), added
 
 
 def left_as_words(line: str, agent: Agent, folder: Path) -> str:
@@ -103,34 +112,6 @@ def _target(folder: Path, name: str) -> str:
     return ""
 
 
-def read_file(path: Path) -> tuple[str, list[Part]]:
-    """Return a file as text, or as an image. Raises `InputError` if it is neither, or too large."""
-    shown = safe_line(str(path), 100)
-    try:
-        with open_given(path) as file:
-            data = file.read(MAX_IMAGE_BYTES + 1)
-    except OSError as error:
-        raise InputError(
-            f"@{shown} cannot be read: {safe_line(error.strerror or str(error), 120)}"
-        ) from None
-    if (media_type := image_type(data)) is not None:
-        if len(data) > MAX_IMAGE_BYTES:
-            limit = MAX_IMAGE_BYTES // 1_000_000
-            raise InputError(
-                f"@{shown} is larger than {limit} MB, which no model takes; shrink it"
-            )
-        return "", [Image(media_type, base64.b64encode(data).decode())]
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(
-            f"@{shown} is larger than {MAX_FILE_BYTES // 1_000_000} MB; give a part of it"
-        )
-    if b"\0" in data[:8192]:
-        raise InputError(
-            f"@{shown} is a binary file; only text and images (png, jpeg, gif, webp) can be added"
-        )
-    return data.decode("utf-8", "replace").removesuffix("\n"), []
-
-
 def _file_name(mark: str, folder: Path) -> str | None:
     """Return the name of the file; a full stop or comma after it belongs to the sentence."""
     for name in dict.fromkeys((mark, mark.rstrip(_CLOSING))):
@@ -151,8 +132,9 @@ def _file_name(mark: str, folder: Path) -> str | None:
     return None
 
 
-def _content(output: ToolOutput, label: str) -> tuple[str, list[Part]]:
-    text = "\n".join(part.text for part in output.content if isinstance(part, Text))
+async def _content(output: ToolOutput, label: str) -> tuple[str, list[Content]]:
+    content = (await admitted(output.content)).content
+    text = "\n".join(part.text for part in content if isinstance(part, Text))
     if output.error is not None:
         raise InputError(
             f"@{safe_line(label, 100)}: {safe_line(text or output.error, 300)}"
@@ -161,26 +143,34 @@ def _content(output: ToolOutput, label: str) -> tuple[str, list[Part]]:
         raise InputError(
             f"@{safe_line(label, 100)} has {len(text):,} characters; the limit is {MAX_RESOURCE:,}"
         )
-    return text, [part for part in output.content if isinstance(part, Image)]
+    return text, [part for part in content if not isinstance(part, Text)]
 
 
-def _sizes(text: str, images: list[Part]) -> str:
+def _sizes(characters: int, files: Sequence[Content]) -> str:
     words = []
-    if text or not images:
-        words = [f"{len(text):,} characters"]
-    return ", ".join([*words, *([counted(len(images), "image")] if images else [])])
+    if characters or not files:
+        words = [f"{characters:,} characters"]
+    counts = Counter(file_kind(part) for part in files if isinstance(part, FilePart))
+    return ", ".join(
+        [*words, *(counted(number, kind) for kind, number in counts.items())]
+    )
 
 
-def joined_parts(prompt: Prompt, more: Sequence[Part]) -> Prompt:
-    """Return a question with more to it: all words as one text, the images after it."""
-    parts: list[Part] = [
-        *([Text(prompt)] if isinstance(prompt, str) else prompt),
-        *more,
-    ]
-    words = "\n\n".join(part.text for part in parts if isinstance(part, Text))
-    images = [part for part in parts if isinstance(part, Image)]
-    if images:
-        return [Text(words), *images]
+def joined_parts(prompt: Prompt, more: Sequence[Content]) -> Prompt:
+    """Return a question with more to it: all words as one text, the files after it."""
+    texts: list[str] = []
+    files: list[Content | File] = []
+    for part in (*([prompt] if isinstance(prompt, str) else prompt), *more):
+        match part:
+            case str():
+                texts.append(part)
+            case Text(text=text):
+                texts.append(text)
+            case _:
+                files.append(part)
+    words = "\n\n".join(texts)
+    if files:
+        return [Text(words), *files]
     return words
 
 
@@ -198,7 +188,7 @@ def named_prompt(line: str, servers: Collection[str]) -> tuple[str, str, str] | 
 
 async def server_prompt(
     agent: Agent, server: str, name: str, words: str, *, alone: bool = True
-) -> list[Part]:
+) -> list[Content]:
     """Return a server's prompt, filled with `key=value` words; a single argument needs no key.
 
     If it is not `alone` in the question, it is in a block that names its server. Raises `InputError` if there is no
@@ -212,14 +202,14 @@ async def server_prompt(
     else:
         arguments = {}
     output = await agent.mcp.get_prompt(server, name, arguments)
-    text, images = _content(output, f"{server}:{name}")
+    text, files = await _content(output, f"{server}:{name}")
     text = _only_words(text)
-    if not text.strip() and not images:
+    if not text.strip() and not files:
         raise InputError(
             f'prompt "{safe_line(name, 60)}" of {safe_line(server, 60)} is empty'
         )
     label = f"Prompt {safe_line(name, 100)} of the server {safe_line(server, 100)}"
-    return [Text(text if alone else fenced(text, label)), *images]
+    return [Text(text if alone else fenced(text, label)), *files]
 
 
 def _only_words(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -52,10 +52,13 @@ from mcpagent.cli.screen.keys_during_answer import (
 )
 from mcpagent.cli.screen.lines import notice_line, unfolded_lines
 from mcpagent.cli.screen.rendering import Activity, TurnView, print_failed_server
+from mcpagent.cli.screen.saved_files import save_generated
 from mcpagent.cli.screen.terminal import Terminal, put, warning_line
 from mcpagent.errors import LimitError, McpAgentError, SessionStoreError
+from mcpagent.history.intake.files import read_file
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.server_options import stored_lists
+from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import (
     Event,
@@ -73,10 +76,21 @@ GOODBYES = frozenset({"exit", "quit", "bye"})
 
 
 def run_chat(
-    options: Options, terminal: Terminal, *, model: Model | None = None
+    options: Options,
+    terminal: Terminal,
+    *,
+    model: Model | None = None,
+    attached: Sequence[Path] = (),
 ) -> ExitCode:
-    """Chat until the user leaves. `model` replaces the configured one."""
+    """Chat until the user leaves. `model` replaces the configured one; `attached` files go with the first question."""
     chat = Chat(options, terminal, model)
+    for path in attached:
+        found = read_file(path)
+        chat.desk.kept.append(
+            Words(fenced(for_model(found), str(path)))
+            if isinstance(found, str)
+            else found
+        )
     gc.freeze()  # what is loaded by now stays; looking through it for garbage would take a tenth of the start
     return run_to_end(chat.run())
 
@@ -340,9 +354,16 @@ class Chat:
         try:
             await self._follow(lambda: self.agent.ask(prompt))
         finally:
-            if len(self.agent.messages) > asked.length:
+            new = self.agent.messages[asked.length :]
+            if new:
                 desk.asked.append(asked)
                 desk.kept.clear()
+            self._say(
+                *(
+                    Text(f"  {line}", "dim")
+                    for line in save_generated(new, self.options.folder)
+                )
+            )
 
     async def _follow(self, work: Callable[[], Awaitable[object]]) -> None:
         """Show the events of a run. No answer is lost: if the store fails, the run continues in memory."""

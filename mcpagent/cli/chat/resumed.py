@@ -30,7 +30,7 @@ from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.events import ToolsSearched
 from mcpagent.values.messages import (
     Compacted,
-    Image,
+    Content,
     Message,
     Step,
     ToolCall,
@@ -38,7 +38,6 @@ from mcpagent.values.messages import (
     ToolsChanged,
     ToolsShown,
 )
-from mcpagent.values.messages import Text as Words
 
 MAX_QUESTION, MAX_ANSWER = 300, 900
 """Characters of the last question and its answer that are shown."""
@@ -56,7 +55,7 @@ def questions_of(
         if message.role == "user" and (not place or messages[place - 1].role != "user"):
             begins = place
         if _is_question(messages, place):
-            prompt = [part for part in message.parts if isinstance(part, Words | Image)]
+            prompt = [part for part in message.parts if isinstance(part, Content)]
             asked.append(ChatQuestion(message.text, prompt, begins, trace))
         if message.role == "assistant":
             if place in took:

@@ -24,7 +24,7 @@ from mcpagent.values.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.values.messages import Image, Message, ToolDefinition, Usage
+from mcpagent.values.messages import FILE_PARTS, Message, ToolDefinition, Usage
 from mcpagent.values.messages import Text as Words
 
 BAR_WIDTH = 24
@@ -272,4 +272,4 @@ def _aside(messages: Sequence[Message]) -> str:
 
 
 def _images(parts: Sequence[object]) -> int:
-    return IMAGE_TOKENS * sum(isinstance(part, Image) for part in parts)
+    return IMAGE_TOKENS * sum(isinstance(part, FILE_PARTS) for part in parts)

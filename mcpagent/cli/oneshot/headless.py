@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from mcpagent.cli.oneshot.prompts import answer_schema
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line, restart_line
 from mcpagent.cli.screen.rendering import TurnView, print_failed_server
+from mcpagent.cli.screen.saved_files import save_generated
 from mcpagent.cli.screen.streamed_text import StreamedText
 from mcpagent.cli.screen.terminal import (
     Terminal,
@@ -65,7 +66,7 @@ from mcpagent.values.events import (
     ToolCallFinished,
 )
 from mcpagent.values.limits.run_limits import LimitKind
-from mcpagent.values.messages import Usage
+from mcpagent.values.messages import FilePart, Usage
 
 _FLAGS: Mapping[LimitKind, str] = {
     "turns": "--max-turns",
@@ -106,10 +107,15 @@ def stopped_line(finished: RunFinished) -> str:
 
 
 def ask_once(
-    options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None
+    options: Options,
+    prompt: str,
+    terminal: Terminal,
+    *,
+    files: Sequence[FilePart] = (),
+    model: Model | None = None,
 ) -> ExitCode:
     """Ask and write the answer in the requested format. `model` replaces the configured one."""
-    run = _OneShot(options, prompt, terminal, model)
+    run = _OneShot(options, prompt, terminal, files, model)
     try:
         return run_to_end(run.answer())
     except (Exception, KeyboardInterrupt, SystemExit) as error:
@@ -120,10 +126,16 @@ def ask_once(
 
 class _OneShot:
     def __init__(
-        self, options: Options, prompt: str, terminal: Terminal, model: Model | None
+        self,
+        options: Options,
+        prompt: str,
+        terminal: Terminal,
+        files: Sequence[FilePart],
+        model: Model | None,
     ) -> None:
         self.options = options
         self.prompt = prompt
+        self.files = files
         self.terminal = terminal
         self.model = model
         self.agent: Agent | None = None
@@ -208,7 +220,13 @@ class _OneShot:
             )
             if options.estimate:
                 return self._estimate(agent, schema)
+            earlier = len(agent.messages)
             finished = await self._follow(agent, self.prompt, schema)
+            put(
+                self.terminal.err,
+                *save_generated(agent.messages[earlier:], options.folder),
+                style="dim",
+            )
             if finished.stop == "misfit":
                 told = "; ".join(map(str, finished.problems))
                 raise OutputError(
@@ -252,7 +270,8 @@ class _OneShot:
             self.report.ask(agent, question)
         finished: RunFinished | None = None
         with closing(view):
-            async with agent.stream(question, output_type=schema) as events:
+            prompt = [question, *self.files] if self.files else question
+            async with agent.stream(prompt, output_type=schema) as events:
                 async for event in events:
                     if self.report is not None:
                         self.report(event)

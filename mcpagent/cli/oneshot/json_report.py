@@ -35,7 +35,7 @@ from mcpagent.values.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.values.messages import Citation, Image, Spent, Text
+from mcpagent.values.messages import Citation, Content, Spent, Text
 
 SCHEMA = "mcpagent.events/1"
 
@@ -308,14 +308,16 @@ def _sources(citations: Sequence[Citation]) -> Document:
     return {}
 
 
-def content_document(content: Sequence[Text | Image]) -> list[Document]:
+def content_document(content: Sequence[Content]) -> list[Document]:
     """Return a tool's content as documents."""
-    return [
-        {"type": "text", "text": part.text}
-        if isinstance(part, Text)
-        else {"type": "image", "media_type": part.media_type, "data": part.data}
-        for part in content
-    ]
+    documents: list[Document] = []
+    for part in content:
+        if isinstance(part, Text):
+            documents.append({"type": "text", "text": part.text})
+        else:
+            fields = {name: getattr(part, name) for name in part.__dataclass_fields__}
+            documents.append({"type": fields.pop("type"), **fields})
+    return documents
 
 
 _ENDED: Mapping[type[BaseException], str] = {

@@ -15,11 +15,14 @@ from mcpagent.cli.frame.error_lines import cannot_be_read
 from mcpagent.cli.frame.options import Options
 from mcpagent.config.config_documents import no_json
 from mcpagent.errors import ConfigError, InputError
+from mcpagent.history.intake.files import MOST_READ, file_part
+from mcpagent.history.intake.media_types import file_type
 from mcpagent.prompt.builder import built_in_instructions
 from mcpagent.run.output.output_spec import output_spec
 from mcpagent.utilities.files.bounded_files import open_given
 from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import FilePart
 
 MAX_BYTES = 10_000_000
 WAITING_NOTICE_SECONDS = 3.0
@@ -27,8 +30,10 @@ WAITING_NOTICE_SECONDS = 3.0
 Notify = Callable[[str], None]
 
 
-def joined_prompt(question: str, files: Sequence[Path], piped: str) -> str:
-    """Return the question with each file and the piped text as fenced blocks.
+def joined_prompt(
+    question: str, files: Sequence[Path], piped: str
+) -> tuple[str, list[FilePart]]:
+    """Return the question with each text file and the piped text as fenced blocks, and the files that are no text.
 
     Without a question and files, the piped text is the question. Raises `InputError` if there is no question or a file
     cannot be read.
@@ -39,13 +44,28 @@ def joined_prompt(question: str, files: Sequence[Path], piped: str) -> str:
             raise InputError(
                 'there is no question; write mcpagent -p "..." or pipe one in'
             )
-        return piped
-    blocks = [(safe_line(str(path), 200), _file_text(path)) for path in files]
+        return piped, []
+    blocks: list[str] = []
+    attached: list[FilePart] = []
+    for path in files:
+        data = _file_bytes(path)
+        if (part := file_part(data, path.name)) is not None:
+            attached.append(part)
+            continue
+        if len(data) > MAX_BYTES:
+            raise InputError(
+                f'"{safe_line(str(path), 80)}" is larger than {MAX_BYTES // 1_000_000} MB; pass less'
+            )
+        if b"\0" in data[:8192]:
+            kinds = "text, images (png, jpeg, gif, webp), PDF and audio (wav, mp3, ogg, flac)"
+            raise InputError(
+                f'"{safe_line(str(path), 80)}" is a binary file; only {kinds} can be added'
+            )
+        text = data.decode("utf-8", "replace").removesuffix("\n")
+        blocks.append(fenced(for_model(text), safe_line(str(path), 200)))
     if piped.strip():
-        blocks.append(("", piped))
-    return "\n\n".join(
-        [question, *(fenced(for_model(text), label) for label, text in blocks)]
-    ).strip()
+        blocks.append(fenced(for_model(piped)))
+    return "\n\n".join([question, *blocks]).strip(), attached
 
 
 def piped_text(notify: Notify, timeout: float | None = None) -> str:
@@ -86,20 +106,18 @@ def _read(descriptor: int, notify: Notify, timeout: float | None) -> bytes:
     raise InputError(f"stdin holds more than {MAX_BYTES // 1_000_000} MB; pass less")
 
 
-def _file_text(path: Path, fix: str = "put the whole question in quotes") -> str:
+def _file_bytes(path: Path, fix: str = "put the whole question in quotes") -> bytes:
     shown = safe_line(str(path), 80)
     try:
         with open_given(path) as file:  # what a shell opened may never end
             data = file.read(MAX_BYTES + 1)
+            if file_type(data) is not None:
+                return data + file.read(MOST_READ)
+            return data
     except FileNotFoundError:
         raise InputError(f'no file "{shown}"; {fix}') from None
     except (OSError, ValueError) as error:
         raise InputError(f'"{shown}" {cannot_be_read(error)}') from None
-    if len(data) > MAX_BYTES:
-        raise InputError(
-            f'"{shown}" is larger than {MAX_BYTES // 1_000_000} MB; pass less'
-        )
-    return data.decode("utf-8", "replace").removesuffix("\n")
 
 
 # -- `--system TEXT`, `--instruction FILE`, `--append-system TEXT`: the model's instructions ----------------------
@@ -117,7 +135,8 @@ def instructions_of(options: Options, usual: str) -> str:
         )
     chosen = options.system or usual
     if options.instruction is not None:
-        chosen = _file_text(options.instruction, "--instruction names a text file")
+        data = _file_bytes(options.instruction, "--instruction names a text file")
+        chosen = data.decode("utf-8", "replace").removesuffix("\n")
     if options.append_system and not chosen:
         chosen = built_in_instructions()
     return "\n\n".join(filter(None, (chosen, options.append_system)))

@@ -17,6 +17,7 @@ from mcpagent.cli.frame.figures import counted, duration, money, tokens
 from mcpagent.cli.frame.fixes import fix_for
 from mcpagent.cli.screen.terminal import Glyphs, warning_line
 from mcpagent.config import ServerConfig
+from mcpagent.history.intake.file_words import details_of, file_kind
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.events import (
     AnswerRestarted,
@@ -33,7 +34,7 @@ from mcpagent.values.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.values.messages import Citation, Image
+from mcpagent.values.messages import FILE_PARTS, Citation, Image
 
 MAX_WIDTH = 100
 ERROR_LINES = 5
@@ -249,8 +250,17 @@ def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
                 "dim",
             )
         )
-    if images := sum(isinstance(part, Image) for part in result.content):
-        lines.append(Text(f"  {images} image(s); /export html shows them", "dim"))
+    for part in result.content:
+        if isinstance(part, FILE_PARTS):
+            shows = ""
+            if isinstance(part, Image):
+                shows = "; /export html shows it"
+            lines.append(
+                Text(
+                    f"  {file_kind(part)}: {safe_line(details_of(part), 200)}{shows}",
+                    "dim",
+                )
+            )
     return lines
 
 

@@ -19,7 +19,7 @@ from mcpagent.cli.may_run.key_commands import keep_secret, place_of_secret
 from mcpagent.cli.may_run.project_trust import remember_added, waiting_servers
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import find_config_files, load_servers, user_config_folder
-from mcpagent.config.config_documents import Document, parse_document, read_bytes
+from mcpagent.config.config_documents import ConfigDocument, parse_document, read_bytes
 from mcpagent.config.jsonc import with_value, without_value
 from mcpagent.config.literals import literal_secrets, literal_warnings
 from mcpagent.config.secret_store import (
@@ -187,7 +187,7 @@ def place_of(file: ServerFile, name: str, folder: Path) -> str:
     return short_path(f"{file.path}:{file.line(name)}", folder)
 
 
-def _document(path: Path, text: str) -> Document:
+def _document(path: Path, text: str) -> ConfigDocument:
     return parse_document(
         str(path), text.encode("utf-8", "surrogatepass"), path.absolute().parent
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -26,6 +27,18 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from mcpagent.history.intake.json_steps import (
+    MANY_BYTES,
+    Bytes,
+    JsonBudget,
+    TooMuchError,
+    end_of,
+    parse_in_steps,
+    read_array,
+    read_object,
+    value_at,
+)
+from mcpagent.utilities.python.collecting import uncollected
 from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.utilities.text.safe_text import safe_line
 
@@ -57,6 +70,7 @@ _LARGE_BYTES = 128 * 1024
 INVALID_ANSWER = -32019
 """Our own error code (implementation-defined band) for an answer that is not one."""
 
+_HUGE_BYTES = 1024 * 1024
 _NO_CODE = 0
 _HEAD_BYTES = 4096
 _SAMPLE_BYTES = 400
@@ -99,11 +113,21 @@ class LineSplitter:
         self._searched = 0
         self._dropped = 0
 
-    def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
+    def feed(self, data: bytes) -> Iterator[Bytes | TooLong]:
         """Yield the lines that `data` completes, without their line feeds."""
         self._buffer += data
         start = 0
         while (end := self._buffer.find(b"\n", max(self._searched, start))) >= 0:
+            if (
+                not start and end > _HUGE_BYTES
+            ):  # the buffer itself is passed on: a copy would hold the loop
+                large, self._buffer = self._buffer, self._buffer[end + 1 :]
+                del large[end:]
+                self._searched = 0
+                given = [self._line(large)]
+                del large
+                yield given.pop()
+                continue
             with memoryview(self._buffer) as view:
                 line = bytes(view[start:end])
             start = end + 1
@@ -152,11 +176,11 @@ class LineSplitter:
         self._buffer.clear()
         self._searched = 0
 
-    def _line(self, line: bytes) -> bytes | TooLong:
+    def _line(self, line: Bytes) -> Bytes | TooLong:
         size, self._dropped = len(line) + self._dropped, 0
         if size <= self._limit:
             return line
-        return TooLong(line[:_HEAD_BYTES], size, self._limit)
+        return TooLong(bytes(line[:_HEAD_BYTES]), size, self._limit)
 
     def _drop(self) -> None:
         """Forget all of an overlong line but its head."""
@@ -173,12 +197,12 @@ class MessageReader:
     def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
         self._splitter = LineSplitter(limit)
         self._limit = limit
-        self._spread: list[bytes] = []
+        self._spread: list[Bytes] = []
         self._spread_size = 0
         self._is_prose = True
         """Whether what came after the last line feed is no beginning of a message."""
 
-    def lines(self, data: bytes) -> Iterator[bytes | TooLong]:
+    def lines(self, data: bytes) -> Iterator[Bytes | TooLong]:
         """Yield the completed lines, each for `decode`; only two of a flood of lines that cannot be messages."""
         is_flood = len(data) >= FLOOD_BYTES and self._is_prose and not self._spread
         if is_flood and b"{" not in data and b"jsonrpc" not in data:
@@ -216,9 +240,13 @@ class MessageReader:
         """Yield the message after the last line feed, if it is complete: a server may end without one."""
         yield from filter(_is_whole, decode(self._splitter.rest()))
 
-    def _joined(self, line: bytes | TooLong) -> list[bytes | TooLong]:
+    def _joined(self, line: Bytes | TooLong) -> list[Bytes | TooLong]:
         if not self._spread:
-            if isinstance(line, bytes) and line.rstrip() == b"{":
+            if (
+                not isinstance(line, TooLong)
+                and line[:100].rstrip() == b"{"
+                and len(line) <= 100
+            ):
                 self._spread, self._spread_size = [line], len(line)
                 return []
             return [line]
@@ -231,7 +259,7 @@ class MessageReader:
             return [first, line]
         self._spread.append(line)
         self._spread_size += len(line)
-        if line.rstrip() != b"}":
+        if line[:100].rstrip() != b"}" or len(line) > 100:
             return []
         whole, self._spread = b" ".join(self._spread), []
         return [whole]
@@ -242,14 +270,14 @@ def dumped(message: JSONRPCMessage) -> bytes:
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-async def decoded(line: bytes | TooLong) -> list[Decoded]:
+async def decoded(line: Bytes | TooLong) -> list[Decoded]:
     """Run `decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
-    if isinstance(line, bytes) and len(line) > _LARGE_BYTES:
+    if not isinstance(line, TooLong) and len(line) > _LARGE_BYTES:
         return await asyncio.to_thread(decode, line)
     return decode(line)
 
 
-def decode(line: bytes | TooLong) -> list[Decoded]:
+def decode(line: Bytes | TooLong) -> list[Decoded]:
     """Return the messages in one line: none for an empty one, several for a batch. Never raises."""
     if isinstance(line, TooLong):
         what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
@@ -259,7 +287,7 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
                 f'{what}; raise "max_message_bytes" if it needs more',
             )
         ]
-    line = _narrow(line.strip())
+    line = _narrow(_stripped(line))
     if not line:
         return []
     is_prose = (
@@ -270,16 +298,136 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
     if is_prose or not any(sign in line for sign in _SIGNS):
         return [_junk(line)]
     try:
-        value = from_json(line)
+        value = _value_of(line)
         if isinstance(value, dict) and not _may_be_message(value):
             return [_junk(line)]
         return [jsonrpc_message_adapter.validate_python(value, by_name=False)]
-    except (ValidationError, ValueError):
+    except (ValidationError, ValueError) as error:
+        if len(line) > MANY_BYTES and line.startswith(b"{"):
+            # A repair parses the whole line at once, and this one would hold every thread.
+            why = "it is not valid JSON, or no answer"
+            if isinstance(error, TooMuchError):
+                why = str(error)
+            return [_broken(_shortened(line), why)]
         text = line.decode("utf-8", "replace").strip("\ufeff\0\x0c\x1e \t\r")
     try:
         return _decode_broken(text)
     except RecursionError:
         return [_broken(text, "its JSON nests too deeply")]
+
+
+def _value_of(line: Bytes) -> Any:
+    """Parse a line: a long one in steps, and one with a part that nests too deeply without that part."""
+    if len(line) <= MANY_BYTES:
+        try:
+            return from_json(line)
+        except ValueError as error:
+            if "recursion limit" not in str(error):
+                raise
+    if not line.startswith(b"{"):
+        return parse_in_steps(line)
+    with uncollected():
+        return _message_in_steps(line)
+
+
+def _message_in_steps(line: Bytes) -> dict[str, Any]:
+    """Parse a message whose result may be over the budget; a part over it costs itself."""
+    message: dict[str, Any] = {}
+
+    def read(name: str, place: int) -> int:
+        if name == "result" and line[place : place + 1] == b"{":
+            message[name], end = _result_in_steps(line, place)
+        else:
+            message[name], end = value_at(line, place, JsonBudget())
+        return end
+
+    end = read_object(line, 0, read)
+    if line[end:].strip():
+        raise ValueError(f"something follows the message at byte {end}")
+    return message
+
+
+def _result_in_steps(line: Bytes, start: int) -> tuple[dict[str, Any], int]:
+    """Parse a result. Each item of a list in it has a budget of its own; what is over it becomes text.
+
+    Structured content over the budget is the text of the result if it has no other.
+    """
+    result: dict[str, Any] = {}
+    left_over: list[str] = []
+
+    def read(name: str, place: int) -> int:
+        if line[place : place + 1] == b"[":
+            items: list[Any] = []
+
+            def read_item(place: int) -> int:
+                value, end = _part_in_steps(line, place)
+                items.append(
+                    value
+                    if not isinstance(value, _Unparsed)
+                    else _in_place_of(value, line, place)
+                )
+                return end
+
+            result[name] = items
+            return read_array(line, place, read_item)
+        value, end = _part_in_steps(line, place)
+        if isinstance(value, _Unparsed):
+            left_over.append(value.text)
+        else:
+            result[name] = value
+        return end
+
+    end = read_object(line, start, read)
+    if left_over and not result.get("content"):
+        result["content"] = [{"type": "text", "text": text} for text in left_over]
+    return result, end
+
+
+@dataclass(frozen=True, slots=True)
+class _Unparsed:
+    """JSON that is over the budget, as text."""
+
+    text: str
+
+
+def _part_in_steps(line: Bytes, place: int) -> tuple[Any, int]:
+    try:
+        return value_at(line, place, JsonBudget())
+    except TooMuchError:
+        end = end_of(line, place)
+        steps = [
+            line[start : min(start + _STEP, end)] for start in range(place, end, _STEP)
+        ]
+        decoder = getincrementaldecoder("utf-8")("replace")
+        return _Unparsed(
+            "".join(
+                [decoder.decode(step) for step in steps]
+                + [decoder.decode(b"", final=True)]
+            )
+        ), end
+
+
+_STEP = 1 << 20
+
+
+def _in_place_of(part: _Unparsed, line: Bytes, place: int) -> dict[str, Any]:
+    """Return an item over the budget: a tool or the like keeps its name, any other item is its own text."""
+    names: dict[str, Any] = {}
+
+    def read(name: str, place: int) -> int:
+        end = end_of(line, place)
+        if name in ("name", "uri") and end - place < _HEAD_BYTES:
+            names[name] = from_json(line[place:end])
+        return end
+
+    if line[place : place + 1] == b"{":
+        read_object(line, place, read)
+    return names or {"type": "text", "text": part.text}
+
+
+def _shortened(line: Bytes) -> str:
+    """Return the head and the tail of a line, where its ID may be."""
+    return (line[:_HEAD_BYTES] + line[-_HEAD_BYTES:]).decode("utf-8", "replace")
 
 
 def _may_be_message(value: dict[str, Any]) -> bool:
@@ -289,11 +437,22 @@ def _may_be_message(value: dict[str, Any]) -> bool:
     return str(value.get("method")).startswith("notifications/")
 
 
-def _junk(line: bytes) -> Junk:
+def _junk(line: Bytes) -> Junk:
     return Junk(safe_line(line[:_SAMPLE_BYTES].decode("utf-8", "replace"), 80))
 
 
-def _narrow(line: bytes) -> bytes:
+def _stripped(line: Bytes) -> Bytes:
+    """Return the line without white space around it; a buffer is changed in place."""
+    if isinstance(line, bytes):
+        return line.strip()
+    while line[-1:].isspace():
+        del line[-1:]
+    while line[:1].isspace():
+        del line[:1]
+    return line
+
+
+def _narrow(line: Bytes) -> Bytes:
     """Convert a line of UTF-16 to UTF-8; line feeds split it within a character, so a zero byte may be astray."""
     if b"\0" not in line[:4] or line.count(0) * 3 < len(line):
         return line

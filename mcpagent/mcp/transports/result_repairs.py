@@ -17,6 +17,7 @@ from mcp_types.version import (
 )
 from pydantic import ValidationError
 
+from mcpagent.history.intake.budget import MAX_BLOCKS
 from mcpagent.mcp.result_content import says_true
 from mcpagent.mcp.transports.bytes_to_messages import encodable
 from mcpagent.utilities.python.worker_threads import json_in_steps
@@ -24,7 +25,6 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 Raw: TypeAlias = dict[str, Any]
 
-MAX_BLOCKS = 1_000
 MAX_ITEMS = 10_001
 """One more than a toolset uses, so that it can say so."""
 

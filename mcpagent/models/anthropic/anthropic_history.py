@@ -35,7 +35,12 @@ from mcpagent.models.wire_values import (
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, ToolsSearched
 from mcpagent.values.messages import (
+    Audio,
+    Document,
+    FileId,
+    FilePart,
     Image,
+    ImageUrl,
     Message,
     Part,
     ProviderBlock,
@@ -222,8 +227,8 @@ class AnthropicHistory:
         words: list[dict[str, Any]] = []
         for part in message.parts:
             match part:
-                case Text() | Image():
-                    words += written_parts([part], "text", _image)
+                case Text() | Image() | Document() | Audio() | ImageUrl() | FileId():
+                    words += written_parts([part], "text", _file)
                 case ToolResult():
                     named = references.get(part.call_id)
                     blocks.append(
@@ -248,7 +253,7 @@ class AnthropicHistory:
         }
 
     def _tool_result(self, result: ToolResult) -> dict[str, Any]:
-        content = written_parts(shown_parts(result), "text", _image)
+        content = written_parts(shown_parts(result), "text", _file)
         call_id = self._ids[result.call_id]
         block: dict[str, Any] = {
             "type": "tool_result",
@@ -395,13 +400,39 @@ def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
     Anthropic is only known to accept results whose references stand alone.
     """
     return written_parts(
-        headed(result, f"{sendable_name(result.name)}:", " "), "text", _image
+        headed(result, f"{sendable_name(result.name)}:", " "), "text", _file
     )
 
 
-def _image(image: Image) -> dict[str, Any]:
-    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
-    return {"type": "image", "source": source}
+def _file(part: FilePart) -> dict[str, Any] | None:
+    """Return an image or document block; recordings have no block."""
+    match part:
+        case Image():
+            source = {
+                "type": "base64",
+                "media_type": part.media_type,
+                "data": part.data,
+            }
+            return {"type": "image", "source": source}
+        case ImageUrl():
+            return {"type": "image", "source": {"type": "url", "url": part.url}}
+        case Document(media_type="application/pdf"):
+            source = {
+                "type": "base64",
+                "media_type": part.media_type,
+                "data": part.data,
+            }
+            titled = {}
+            if part.name:
+                titled = {"title": part.name}
+            return {"type": "document", "source": source, **titled}
+        case FileId():
+            kind = "document"
+            if part.media_type.startswith("image/"):
+                kind = "image"
+            return {"type": kind, "source": {"type": "file", "file_id": part.id}}
+        case _:
+            return None
 
 
 def _assistant_block(part: Part, ids: Mapping[str, str]) -> dict[str, Any] | None:

@@ -92,7 +92,8 @@ class Endpoint:
     `caching` says how a repeated beginning is cached, with at most `most_markers` marked blocks. `can` is how found
     tools are written. `input_tokens` is the most that a request may hold, `window_tokens` counts the answer too and
     `output_tokens` is the largest answer; None if it is not known. `accepts` names inputs beside text: "image", "pdf",
-    "audio". `profile` has thinking, efforts and sampling, `server` the fields, the dialect and the number of tools.
+    "audio"; pictures are tried with a model that no table lists.
+    `profile` has thinking, efforts and sampling, `server` the fields, the dialect and the number of tools.
     `structured` says whether the model keeps to a schema of its answer, None if that is not known.
     """
 
@@ -157,13 +158,34 @@ def endpoint_of(to: Origin) -> Endpoint:
         total_tokens=None if is_own else listed.window_tokens,
         output_tokens=profile.max_output_tokens
         or (None if is_own else listed.output_tokens),
-        accepts=listed.accepts,
+        accepts=_accepted(to, listed),
         sources=tuple(
             source
             for source in (server.source, profile.source, can.source, listed.source)
             if source
         ),
     )
+
+
+_FILES_IN_CHAT = frozenset({"openai-chat", "openrouter", "azure", "litellm", "portkey"})
+"""Servers of Chat Completions that document `file` parts with a PDF."""
+
+_AUDIO_IN_CHAT = frozenset(
+    {"openai-chat", "openrouter", "azure", "gemini", "litellm", "portkey"}
+)
+"""Servers of Chat Completions that document `input_audio` parts."""
+
+
+def _accepted(to: Origin, listed: ListedSizes) -> frozenset[str]:
+    """Return the inputs that the model accepts and the protocol can hold at this server."""
+    if not listed.source:
+        return frozenset({"image"})
+    held = {"image"}
+    if to.protocol != "chat" or to.provider in _FILES_IN_CHAT:
+        held.add("pdf")
+    if to.protocol == "chat" and to.provider in _AUDIO_IN_CHAT:
+        held.add("audio")
+    return listed.accepts & held
 
 
 def _listed_tokens(model: ModelIdentity, listed: ListedSizes) -> int | None:

@@ -47,7 +47,14 @@ from mcpagent.models.wire_values import (
 )
 from mcpagent.utilities.text.for_model import set_apart
 from mcpagent.values.messages import (
+    FILE_PARTS,
+    Audio,
+    Content,
+    Document,
+    FileId,
+    FilePart,
     Image,
+    ImageUrl,
     Message,
     Origin,
     ProviderBlock,
@@ -253,34 +260,39 @@ def write_messages(
                 said if message.origin is not None else dialect.foreign(said)
             )
             continue
-        pictures: list[Text | Image] = []
-        own: list[Text | Image] = []
+        results: list[Content] = []
+        own: list[Content] = []
         for part in annotated(message, changes.get(position, ()), notes_of).parts:
             if isinstance(part, ToolResult):
                 shown = shown_parts(part)
-                images = [one for one in shown if isinstance(one, Image)]
-                written.append(_tool_message(part, shown, len(images), ids))
-                if images:
-                    pictures += [
+                files = [one for one in shown if isinstance(one, FILE_PARTS)]
+                written.append(_tool_message(part, shown, files, ids))
+                if files:
+                    results += [
                         Text(f"From the result of {sendable_name(part.name)}:"),
-                        *images,
+                        *files,
                     ]
-            elif isinstance(part, (Text, Image)):
+            elif isinstance(part, Text | FilePart):
                 own.append(part)
-        if content := written_parts([*pictures, *own], "text", _image):
+        if content := written_parts([*results, *own], "text", _file):
             written.append({"role": "user", "content": plain_content(content)})
     return written
 
 
 def _tool_message(
     result: ToolResult,
-    shown: Sequence[Text | Image],
-    images: int,
+    shown: Sequence[Content],
+    files: Sequence[FilePart],
     ids: Mapping[str, str],
 ) -> dict[str, Any]:
     text = "\n".join([part.text for part in shown if isinstance(part, Text)])
-    if images:
-        text = f"{set_apart(text)}\n[{images} image(s) in the next message]".lstrip()
+    if files:
+        what = "file"
+        if all(isinstance(part, Image | ImageUrl) for part in files):
+            what = "image"
+        text = (
+            f"{set_apart(text)}\n[{len(files)} {what}(s) in the next message]".lstrip()
+        )
     return {
         "role": "tool",
         "tool_call_id": ids[result.call_id],
@@ -288,8 +300,37 @@ def _tool_message(
     }
 
 
-def _image(image: Image) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": data_url(image)}}
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
+"""The two that OpenAI documents."""
+
+
+def _file(part: FilePart) -> dict[str, Any] | None:
+    """Return a file as a content part of Chat Completions."""
+    match part:
+        case Image():
+            return {"type": "image_url", "image_url": {"url": data_url(part)}}
+        case ImageUrl():
+            return {"type": "image_url", "image_url": {"url": part.url}}
+        case Audio() if part.media_type in _AUDIO_FORMATS:
+            return {
+                "type": "input_audio",
+                "input_audio": {
+                    "data": part.data,
+                    "format": _AUDIO_FORMATS[part.media_type],
+                },
+            }
+        case Document(media_type="application/pdf"):
+            return {
+                "type": "file",
+                "file": {
+                    "filename": part.name or "document.pdf",
+                    "file_data": data_url(part),
+                },
+            }
+        case FileId():
+            return {"type": "file", "file": {"file_id": part.id}}
+        case _:
+            return None
 
 
 def _assistant_message(

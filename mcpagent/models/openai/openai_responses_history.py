@@ -43,7 +43,11 @@ from mcpagent.models.wire_values import (
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, ToolsSearched
 from mcpagent.values.messages import (
+    Document,
+    FileId,
+    FilePart,
     Image,
+    ImageUrl,
     Message,
     Origin,
     Part,
@@ -352,9 +356,9 @@ def _recalled(position: int, found: Sequence[dict[str, Any]]) -> list[dict[str, 
 
 def _user_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
     content = written_parts(
-        [part for part in message.parts if isinstance(part, (Text, Image))],
+        [part for part in message.parts if isinstance(part, Text | FilePart)],
         "input_text",
-        _image,
+        _file,
     )
     items = [
         _tool_output(part, ids)
@@ -366,8 +370,29 @@ def _user_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]
     return items
 
 
-def _image(image: Image) -> dict[str, Any]:
-    return {"type": "input_image", "image_url": data_url(image), "detail": "auto"}
+def _file(part: FilePart) -> dict[str, Any] | None:
+    """Return an image or a file as input; recordings have no form here."""
+    match part:
+        case Image():
+            return {
+                "type": "input_image",
+                "image_url": data_url(part),
+                "detail": "auto",
+            }
+        case ImageUrl():
+            return {"type": "input_image", "image_url": part.url, "detail": "auto"}
+        case Document(media_type="application/pdf"):
+            return {
+                "type": "input_file",
+                "filename": part.name or "document.pdf",
+                "file_data": data_url(part),
+            }
+        case FileId() if part.media_type.startswith("image/"):
+            return {"type": "input_image", "file_id": part.id, "detail": "auto"}
+        case FileId():
+            return {"type": "input_file", "file_id": part.id}
+        case _:
+            return None
 
 
 def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
@@ -379,7 +404,7 @@ def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
     return {
         "type": "function_call_output",
         "call_id": call_id,
-        "output": plain_content(written_parts(parts, "input_text", _image)),
+        "output": plain_content(written_parts(parts, "input_text", _file)),
     }
 
 

@@ -2,7 +2,7 @@
 
 The rules are those of Anthropic's errors: names `^[a-zA-Z0-9_-]{1,128}$`; no blank text block; the first turn is the
 user's; results stand first in the turn after their calls, one for each call; call IDs are unique; at most four cache
-markers; images have at most 5 MB. A body that keeps the rules is returned with the same bytes.
+markers. A body that keeps the rules is returned with the same bytes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _UNSAID = "none"
 """Stands for the text of a block that has none, which is not blank."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 MOST_MARKERS = 4
-MOST_IMAGE_CHARACTERS = 5 * 2**20 * 4 // 3
-"""Base64 characters of an image: "image exceeds 5 MB maximum" is its error for a larger one."""
 
 
 def wellformed_messages(body: Mapping[str, Any]) -> Written:
@@ -99,16 +97,14 @@ def _keeps_rules(turns: Sequence[Any]) -> bool:  # noqa: C901 - a call for each 
                 if not inner:
                     return False
                 for piece in inner:
-                    if piece.get("type") == "image" or (
+                    if (
                         piece.get("type") == "text"
                         and not str(piece.get("text", _UNSAID)).strip()
                     ):
                         return False
                 continue
             come_first = False
-            if kind == "image" or (
-                kind == "text" and not str(block.get("text", _UNSAID)).strip()
-            ):
+            if kind == "text" and not str(block.get("text", _UNSAID)).strip():
                 return False
             if kind == "tool_use":
                 call_id, name = block.get("id"), block.get("name")
@@ -187,24 +183,7 @@ def _block(block: Any) -> Any:
         }
     if kind == "tool_result":
         return _result(block)
-    if kind == "image":
-        return _small_image(block)
     return block
-
-
-def _small_image(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the image, or a text in its place if it is larger than Anthropic accepts."""
-    source = block.get("source")
-    data = None
-    if isinstance(source, Mapping):
-        data = source.get("data")
-    if not isinstance(data, str) or len(data) <= MOST_IMAGE_CHARACTERS:
-        return block
-    megabytes = len(data) * 3 / 4 / 1_000_000
-    return {
-        "type": "text",
-        "text": f"[an image of {megabytes:.1f} MB was left out: the most is 5 MB]",
-    }
 
 
 def _result(block: Mapping[str, Any]) -> Mapping[str, Any]:

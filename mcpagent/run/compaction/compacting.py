@@ -37,8 +37,8 @@ from mcpagent.run.compaction.summarising import (
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import ConversationCompacted, Notice
 from mcpagent.values.messages import (
+    FILE_PARTS,
     Compacted,
-    Image,
     Message,
     Pinned,
     Text,
@@ -242,7 +242,7 @@ def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
         kinds = {type(part) for part in message.parts}
         if (
             message.role == "user"
-            and kinds & {Text, Image}
+            and kinds & {Text, *FILE_PARTS}
             and not kinds & {ToolsChanged, ToolsShown, Compacted}
         ):
             yield at

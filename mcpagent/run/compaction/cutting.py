@@ -18,8 +18,8 @@ from mcpagent.history.sent_messages import (
 )
 from mcpagent.history.token_estimates import message_tokens
 from mcpagent.values.messages import (
+    FILE_PARTS,
     Compacted,
-    Image,
     Message,
     Text,
     ToolResult,
@@ -42,14 +42,14 @@ HEAD_TOKENS = 120
 def shorter(result: ToolResult, length: int) -> ToolResult:
     """The result with its beginning alone; itself if it is not much longer."""
     text = result.text
-    images = sum(isinstance(part, Image) for part in result.content)
-    if len(text) <= 1.1 * length + 80 and not images:
+    files = sum(isinstance(part, FILE_PARTS) for part in result.content)
+    if len(text) <= 1.1 * length + 80 and not files:
         return result
     rest = []
     if len(text) > length:
         rest = [f"{len(text):,} characters are too long; ask for less"]
-    if images:
-        rest += [f"{images} image(s)"]
+    if files:
+        rest += [f"{files} file(s)"]
     return replace(
         result,
         content=(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mcpagent.errors import ContextOverflowError, ModelError
+from mcpagent.history.intake.file_words import details_of, file_kind
 from mcpagent.history.token_estimates import json_sent, text_tokens
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.model_settings import ModelSettings
@@ -30,7 +31,11 @@ from mcpagent.values.events import (
     ToolsSearched,
 )
 from mcpagent.values.messages import (
+    Audio,
+    Document,
+    FileId,
     Image,
+    ImageUrl,
     Message,
     Text,
     ToolCall,
@@ -231,8 +236,8 @@ def _lines(message: Message, length: int) -> list[str]:
         match part:
             case Text(text=text):
                 lines.append(f"{who}: {_cut(text, length)}")
-            case Image():
-                lines.append(f"{who}: [an image]")
+            case Image() | Document() | Audio() | ImageUrl() | FileId():
+                lines.append(f"{who}: [{file_kind(part)}: {details_of(part)}]")
             case ToolCall(name=name, arguments=arguments):
                 written = json_sent(arguments)
                 lines.append(f"call of {safe_line(name, 64)}: {_cut(written, length)}")

@@ -5,10 +5,17 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
+from mcpagent.history.intake.json_steps import (
+    MANY_BYTES,
+    JsonBudget,
+    parse_in_steps,
+    utf8_in_steps,
+)
+from mcpagent.utilities.python.collecting import uncollected
 from mcpagent.utilities.text.for_model import line_for_model
 
 Kind: TypeAlias = Literal[
@@ -21,11 +28,16 @@ MAX_SHAPE = 600
 MAX_CONTAINERS, MAX_ITEMS = 3_000_000, 12_000_000
 """Of JSON that is read: a list of nothing but `{}` takes thirty times the memory of its text."""
 
+MAX_GLANCED = 400_000
+"""Values that are parsed to describe a result; of more, the beginning is."""
+
 MAX_ROWS, MAX_FIELDS = 1_500_000, 6_000_000
 """Of tables: rows of two short fields take forty times the memory of their text."""
 
 _SAMPLE, _KEYS, _LEVELS, _KEY = 25, 25, 3, 40
 _FIRST_LINES = 20
+_LINES_AT_ONCE = 500
+_MAX_LEVELS = 190
 _MAX_FIRST = 100_000
 
 
@@ -38,6 +50,8 @@ class Data:
     why: str = ""
     parts: int = 0
     """About how many values are in it, for whoever bounds what is kept."""
+    is_sample: bool = False
+    """Whether `value` is only the beginning of the data."""
 
 
 def read_data(text: str) -> Data:
@@ -54,6 +68,30 @@ def read_data(text: str) -> Data:
     if kind := _table_kind(begins, is_whole=len(text) <= _MAX_FIRST):
         return _table(text, kind)
     return Data("text")
+
+
+def glance(text: str) -> Data:
+    """Do what `read_data` does, of very many values with the beginning alone.
+
+    A description needs no more, and so many objects would make each pause of the garbage collector long.
+    """
+    parts = text.count(",") + text.count("{") + text.count("[")
+    if parts <= MAX_GLANCED or len(text) <= 2 * _MAX_FIRST:
+        return read_data(text)
+    head = text[: 2 * _MAX_FIRST].lstrip("\ufeff \t\r\n")
+    whole_lines = head[: head.rfind("\n") + 1]
+    if head[:1] not in ("{", "[") or _is_json(head.partition("\n")[0]):
+        return replace(read_data(whole_lines), is_sample=True)
+    if text.count("{") + text.count("[") > MAX_CONTAINERS or parts > MAX_ITEMS:
+        return read_data(text)  # which says so without parsing it
+    from pydantic_core import from_json
+
+    try:
+        return Data(
+            "JSON", from_json(head, allow_partial=True), parts=parts, is_sample=True
+        )
+    except ValueError:
+        return read_data(text)
 
 
 def _json(text: str, begins: str) -> Data:
@@ -83,20 +121,29 @@ def _parsed(text: str) -> Any:
     """Parse JSON with the fastest parser available, nested at most 200 levels. Raises `ValueError`."""
     from pydantic_core import from_json
 
+    text = text.removeprefix("\ufeff")
     try:
-        return from_json(
-            text.lstrip("\ufeff"), allow_inf_nan=False, cache_strings="keys"
-        )
-    except TypeError:  # of half characters, which are no Unicode
+        if len(text) > MANY_BYTES:
+            return parse_in_steps(
+                utf8_in_steps(text), JsonBudget(MAX_ITEMS, _MAX_LEVELS)
+            )
+        return from_json(text, allow_inf_nan=False, cache_strings="keys")
+    except (TypeError, UnicodeEncodeError):  # of half characters, which are no Unicode
         raise ValueError("it has half a character in it") from None
 
 
 def _lines_read(text: str) -> list[Any]:
     """Parse one JSON value per line. Raises `ValueError` with the line's number."""
     lines = [line for line in text.lstrip("\ufeff").split("\n") if line.strip()]
+    values: list[Any] = []
     try:
-        # As one text: so many small ones take three times as long.
-        return list(_parsed(f"[{','.join(lines)}]"))
+        with uncollected():
+            # Many as one text: so many small ones take three times as long.
+            for start in range(0, len(lines), _LINES_AT_ONCE):
+                values += _parsed(
+                    f"[{','.join(lines[start : start + _LINES_AT_ONCE])}]"
+                )
+        return values
     except ValueError:
         bad = next(
             (number for number, line in enumerate(lines, 1) if not _is_json(line)), 0
@@ -151,11 +198,12 @@ def _table(text: str, kind: Literal["CSV", "TSV"]) -> Data:
         names = list[str]()
         _name_columns(names, next(rows))
         value: list[dict[str, str]] = []
-        for row in rows:
-            if len(row) > len(names):
-                _name_columns(names, [""] * len(row))
-            if row:
-                value.append(dict(zip(names, row, strict=False)))
+        with uncollected():
+            for row in rows:
+                if len(row) > len(names):
+                    _name_columns(names, [""] * len(row))
+                if row:
+                    value.append(dict(zip(names, row, strict=False)))
     except csv.Error as error:
         return Data(
             "text",
@@ -197,13 +245,18 @@ def shape_in_words(data: Data) -> str:
         names = ", ".join(
             _quoted(name) for name in islice(rows[0] if rows else (), _KEYS)
         )
-        return _cut(f"{len(rows):,} rows with the columns {names}")
-    words = _words((data.value,), _LEVELS, counted=True)
+        return _cut(f"{_count_of(data, rows)}rows with the columns {names}")
     if data.kind == "NDJSON":
         return _cut(
-            f"{len(data.value):,} lines, each {_words(_sampled(data.value), _LEVELS)}"
+            f"{_count_of(data, data.value)}lines, each {_words(_sampled(data.value), _LEVELS)}"
         )
-    return _cut(words)
+    return _cut(_words((data.value,), _LEVELS, counted=not data.is_sample))
+
+
+def _count_of(data: Data, items: Sequence[Any]) -> str:
+    if data.is_sample:
+        return ""
+    return f"{len(items):,} "
 
 
 def _words(values: Iterable[Any], levels: int, *, counted: bool = False) -> str:

@@ -9,24 +9,35 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
-from mcpagent.history.token_estimates import IMAGE_TOKENS
-from mcpagent.run.large_results.kinds import Data, read_data
+from mcpagent.history.token_estimates import IMAGE_TOKENS, file_tokens
+from mcpagent.run.large_results.kinds import Data, glance, read_data
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
-from mcpagent.values.messages import BinaryBlock, Image, Text
+from mcpagent.values.messages import Audio, BinaryBlock, Content, Document, Image, Text
 
 _BLOCK = 65_536
+_STEP = 1_000_000
 _HANDLE_DIGITS = 12
 _BYTES_PER_VALUE = 90
 
 
-def estimated_tokens(content: Iterable[Text | Image]) -> int:
+def estimated_tokens(content: Iterable[Content]) -> int:
     """Estimate the tokens of a result's content, without a tokenizer."""
-    return sum(
-        IMAGE_TOKENS
-        if isinstance(part, Image)
-        else -(-len(part.text) // CHARACTERS_PER_TOKEN)
-        for part in content
-    )
+    tokens = 0
+    for part in content:
+        match part:
+            case Text(text=text):
+                tokens += -(-len(text) // CHARACTERS_PER_TOKEN)
+            case Document(data=data) | Audio(data=data):
+                tokens += file_tokens(data)
+            case _:
+                tokens += IMAGE_TOKENS
+    return tokens
+
+
+def _add(digest: hashlib._Hash, text: str) -> None:
+    """Add a text to a digest in steps, which let other threads run."""
+    for start in range(0, len(text), _STEP):
+        digest.update(text[start : start + _STEP].encode(errors="surrogatepass"))
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,7 @@ class LargeOutput:
 
     @classmethod
     def of(
-        cls, content: Iterable[Text | Image], blocks: tuple[BinaryBlock, ...] = ()
+        cls, content: Iterable[Content], blocks: tuple[BinaryBlock, ...] = ()
     ) -> LargeOutput:
         """Create the output from a result's content."""
         parts = tuple(content)
@@ -75,11 +86,11 @@ class LargeOutput:
 
         A repeated result has the same ID, so mcpagent still detects a model that repeats itself.
         """
-        digest = hashlib.sha256(self.text.encode(errors="surrogatepass"))
+        digest = hashlib.sha256()
+        _add(digest, self.text)
         for binary in self.binaries:
-            digest.update(
-                f"\0{binary.media_type}\0{binary.data}".encode(errors="surrogatepass")
-            )
+            _add(digest, f"\0{binary.media_type}\0")
+            _add(digest, binary.data)
         return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
 
     @cached_property
@@ -88,6 +99,16 @@ class LargeOutput:
         if self.text:
             return read_data(self.text)
         return Data("images" if self.images else "binary")
+
+    @cached_property
+    def glance(self) -> Data:
+        """The text as far as a description needs it, parsed once."""
+        if "data" in self.__dict__ or not self.text:
+            return self.data
+        seen = glance(self.text)
+        if not seen.is_sample:
+            self.__dict__["data"] = seen
+        return seen
 
     # -- lines, counted from 1 ----------------------------------------------------------------------------------------
 

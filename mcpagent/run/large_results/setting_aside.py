@@ -14,8 +14,8 @@ from mcpagent.run.large_results.shelves import MemoryShelf, Opened, OpenedFor, S
 from mcpagent.run.large_results.short_forms import brief_form, kept_form, short_form
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.values.messages import (
+    FILE_PARTS,
     BinaryBlock,
-    Image,
     KeptAside,
     Message,
     Text,
@@ -120,7 +120,10 @@ class LargeResults:
         await self._shelf.put(output, result.name)
         _OPENED.put(self._session, output.handle, output)
         self.has_some = True
-        about = (0, "binary") if whole else (output.tokens, output.data.kind)
+        if whole:
+            about = 0, "binary"
+        else:
+            about = output.tokens, output.glance.kind
         return replace(
             result, content=short, set_aside=KeptAside(output.handle, *about)
         )
@@ -169,7 +172,7 @@ def set_aside_in(messages: Iterable[Message]) -> list[ToolResult]:
 
 def _first_line(result: ToolResult) -> ToolResult:
     line = result.text.partition("\n")[0]
-    is_more = any(isinstance(part, Image) for part in result.content)
+    is_more = any(isinstance(part, FILE_PARTS) for part in result.content)
     if line == result.text and not is_more:
         return result
     return replace(result, content=(Text(line),))

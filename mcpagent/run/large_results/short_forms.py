@@ -55,10 +55,10 @@ def _described(output: LargeOutput) -> str:
     """Return kind, shape and size."""
     parts: list[str] = []
     if output.text:
-        shape = shape_in_words(output.data)
+        shape = shape_in_words(output.glance)
         lines = f"{output.lines:,} line{'s' if output.lines != 1 else ''}"
         parts.append(
-            f"{output.data.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}"
+            f"{output.glance.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}"
         )
     return "; ".join((*parts, *_binaries(output))) or "nothing"
 
@@ -80,7 +80,7 @@ def _how_to_read(output: LargeOutput) -> str:
     ways = ["read_large_output"]
     if output.text:
         ways.append("search_large_output")
-    if output.data.value is not None:
+    if output.glance.value is not None:
         ways.append("query_large_output")
     return f"Read what you need of it with {' or '.join(', '.join(ways).rsplit(', ', 1))}; nothing of it is lost."
 

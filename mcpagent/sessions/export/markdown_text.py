@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from mcpagent.history.intake.file_words import details_of, file_kind
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
@@ -20,8 +21,12 @@ from mcpagent.sessions.export.transcript import (
 from mcpagent.utilities.text.for_model import fenced
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.messages import (
+    Audio,
     Compacted,
+    Document,
+    FileId,
     Image,
+    ImageUrl,
     Part,
     ProviderBlock,
     Text,
@@ -141,9 +146,9 @@ def _part(part: Part | CalledTool, room: FileRoom) -> Iterator[str]:
             )
             if text.strip():
                 yield from _block(text, room, limit=MAX_WORDS)
-        case Image(media_type=media_type, data=data):
+        case Image() | Document() | Audio() | ImageUrl() | FileId():
             yield from (
-                f"*an image: {_code(safe_line(media_type, 60))}, {len(data) * 3 // 4:,} bytes*",
+                f"*{file_kind(part)}: {_code(safe_line(details_of(part), 200))}*",
                 "",
             )
         case ToolsChanged(added=added, removed=removed, joined=joined):

@@ -17,7 +17,9 @@ from mcpagent.sessions.standing import Standing, progress_from_json
 from mcpagent.utilities.text.safe_text import safe_line, without_halves
 from mcpagent.utilities.text.secrets import without_secrets
 from mcpagent.values.messages import (
+    Audio,
     Compacted,
+    Document,
     Image,
     Message,
     Part,
@@ -501,7 +503,7 @@ def _hidden(value: _T) -> _T:
     match value:
         case str():
             clean = without_halves(without_secrets(value))
-        case Image():
+        case Image() | Document() | Audio():
             clean = value
         case ToolKey():
             clean = ToolKey(

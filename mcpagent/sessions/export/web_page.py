@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
+from mcpagent.history.intake.file_words import details_of, file_kind
+from mcpagent.history.intake.media_types import image_type
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
@@ -27,11 +29,15 @@ from mcpagent.sessions.export.transcript import (
     compacted_words,
     step_figures,
 )
-from mcpagent.utilities.text.media_types import image_type
 from mcpagent.utilities.text.safe_text import hides_something, safe_line, safe_text
 from mcpagent.values.messages import (
+    Audio,
     Compacted,
+    Document,
+    FileId,
+    FilePart,
     Image,
+    ImageUrl,
     Part,
     ProviderBlock,
     Text,
@@ -203,8 +209,8 @@ def _parts(
                 )
             case Thinking():
                 yield _el("p", "thinking that only its provider can read", cls="note")
-            case Image():
-                yield _image(part, room)
+            case Image() | Document() | Audio() | ImageUrl() | FileId():
+                yield _file(part, room)
             case ToolsChanged(added=added, removed=removed, joined=joined):
                 told = (
                     ("added", [tool.name for tool in added]),
@@ -277,10 +283,18 @@ def _call(called: CalledTool, room: FileRoom) -> _Html:
             if isinstance(part, Text):
                 body += _cut(part.text, room)
             else:
-                body += [_image(part, room)]
+                body += [_file(part, room)]
     changes = [*_parts(called.changes, room, is_answer=False)]
     details = _el("details", _el("summary", *head), *body, cls=f"call {state.outcome}")
     return _Html("".join((details, *changes)))
+
+
+def _file(part: FilePart, room: FileRoom) -> _Html:
+    if isinstance(part, Image):
+        return _image(part, room)
+    return _el(
+        "p", f"{file_kind(part)}: {safe_line(details_of(part), 200)}", cls="note"
+    )
 
 
 def _image(image: Image, room: FileRoom) -> _Html:

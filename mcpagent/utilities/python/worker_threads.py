@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
+
+from mcpagent.utilities.python.collecting import uncollected
 
 T = TypeVar("T")
 
@@ -41,30 +41,32 @@ def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) 
     return False
 
 
-def json_in_steps(value: Any) -> str:
+def json_in_steps(value: Any, comma: str = ", ", colon: str = ": ") -> str:
     """Return `json.dumps(value, ensure_ascii=False)`, of a large value in steps that let other threads run."""
     if isinstance(value, dict) and is_large(value):
-        return (
-            "{"
-            + ", ".join(
-                f"{json_in_steps(key)}: {json_in_steps(item)}"
-                for key, item in value.items()
+        pieces: list[str] = []
+        for key, item in value.items():
+            pieces.append(
+                f"{json_in_steps(key)}{colon}{json_in_steps(item, comma, colon)}"
             )
-            + "}"
-        )
+        return "{" + comma.join(pieces) + "}"
     if isinstance(value, list) and is_large(value):
-        return "[" + ", ".join(map(_items_text, _steps(value))) + "]"
-    return json.dumps(value, ensure_ascii=False)
+        return (
+            "["
+            + comma.join([_items_text(items, comma, colon) for items in _steps(value)])
+            + "]"
+        )
+    return json.dumps(value, ensure_ascii=False, separators=(comma, colon))
 
 
 def _steps(items: list[Any]) -> Iterator[list[Any]]:
     return (items[start : start + _STEP] for start in range(0, len(items), _STEP))
 
 
-def _items_text(items: list[Any]) -> str:
+def _items_text(items: list[Any], comma: str, colon: str) -> str:
     if is_large(items):
-        return ", ".join(map(json_in_steps, items))
-    return json.dumps(items, ensure_ascii=False)[1:-1]
+        return comma.join([json_in_steps(item, comma, colon) for item in items])
+    return json.dumps(items, ensure_ascii=False, separators=(comma, colon))[1:-1]
 
 
 async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
@@ -77,25 +79,6 @@ async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
 async def imported(module: str) -> None:
     """Import a module in a thread, the first time: the MCP SDK and its dependencies take most of a second."""
     if module not in _imported:
-        with _uncollected():
+        with uncollected():
             await asyncio.to_thread(import_module, module)
         _imported.add(module)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector from pausing all threads for objects that live as long as the process.
-
-    No garbage is lost: the next full collection finds it.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        if gc.get_freeze_count() == 0:
-            gc.freeze()
-            gc.unfreeze()  # into the oldest generation
-        gc.enable()

@@ -329,16 +329,15 @@ _MARKS = tuple(dict.fromkeys(mark for marks, _ in _SHAPES for mark in marks))
 
 def without_secrets(text: str) -> str:
     """Return text for people and files: known secrets and the shapes of issuers' keys are replaced."""
-    for spelling in _spellings():
-        if spelling in text:
-            text = text.replace(spelling, REDACTED)
+    for spelling in _found_in(text, _spellings()):
+        text = text.replace(spelling, REDACTED)
     return without_shapes("…".join(map(_without_beginning, text.split("…"))))
 
 
 def _without_beginning(text: str) -> str:
     """Return text that may have been cut, without the first eight or more characters of a known value at its end."""
     for value in _values:
-        start = text.rfind(value[:SHORTEST])
+        start = text.rfind(value[:SHORTEST], max(len(text) - len(value), 0))
         if (
             start >= 0
             and len(value) >= _SHORTEST_RANDOM
@@ -354,9 +353,10 @@ def without_shapes(text: str) -> str:
     A long text is searched in pieces, so that other threads run in between. It is cut where no key continues: before a
     quotation mark, or at the end of a line if it holds no private key.
     """
-    if not any(mark in text for mark in _MARKS):
+    found = _found_in(text, _MARKS)
+    if not found:
         return text
-    pieces, start, has_blocks = list[str](), 0, "-----BEGIN " in text
+    pieces, start, has_blocks = list[str](), 0, "-----BEGIN " in found
     while len(text) - start > 2 * _STEP:
         end = text.rfind('"', start + _STEP, start + 2 * _STEP)
         if not (end > 0 or has_blocks):
@@ -366,6 +366,22 @@ def without_shapes(text: str) -> str:
         pieces.append(_shapes_replaced(text[start:end]))
         start = end
     return "".join([*pieces, _shapes_replaced(text[start:])])
+
+
+def _found_in(text: str, words: Sequence[str]) -> list[str]:
+    """Return the words that are in the text, in order; a long text is searched in steps, as the thread's others run."""
+    if len(text) <= _LOOKED_AT:
+        return [word for word in words if word in text]
+    found: set[str] = set()
+    longest = max(map(len, words), default=0)
+    for start in range(0, len(text), _LOOKED_AT):
+        piece = text[start : start + _LOOKED_AT + longest]
+        found.update([word for word in words if word not in found and word in piece])
+    return [word for word in words if word in found]
+
+
+_LOOKED_AT = 1_000_000
+"""Characters that are searched for words at once."""
 
 
 def _shapes_replaced(text: str) -> str:
@@ -451,9 +467,8 @@ def may_hold_secrets(text: str) -> bool:
 
 def without_random_secrets(text: str) -> str:
     """Return text for a model: known random values of at least 16 characters are replaced, as whole tokens."""
-    for value in _random_values():
-        if value in text:
-            text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", REDACTED, text)
+    for value in _found_in(text, _random_values()):
+        text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", REDACTED, text)
     return text
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any
 
-from mcpagent.values.messages import Image, Message, ToolCall, ToolResult
+from mcpagent.values.messages import Message, Text, ToolCall, ToolResult
 
 REPEATS_TOLD = 5
 """A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
@@ -101,10 +101,10 @@ class Made:
             skeleton(result.text).encode("utf-8", "replace"), digest_size=16
         )
         seen = hashlib.blake2b(digest_size=16)
-        for image in (part for part in result.content if isinstance(part, Image)):
-            seen.update(
-                f"\0{image.media_type}\0{image.data}".encode("utf-8", "replace")
-            )
+        for part in result.content:
+            if not isinstance(part, Text):
+                fields = [getattr(part, name) for name in part.__dataclass_fields__]
+                seen.update("\0".join(["", *fields]).encode("utf-8", "replace"))
         aside = result.set_aside
         if (
             aside is not None and aside.kind in _UNREAD

@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from mcpagent import Agent, RunOptions
-from mcpagent.cli.chat.attachments import left_as_words, marks, named_prompt, read_file, server_prompt, with_attachments
+from mcpagent import Agent, RunOptions, messages
+from mcpagent.cli.chat.attachments import left_as_words, marks, named_prompt, server_prompt, with_attachments
 from mcpagent.cli.chat.completions import ChatCompleter, Words
 from mcpagent.config import ServerConfig
 from mcpagent.errors import InputError
+from mcpagent.history.intake.files import read_file
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
 from mcpagent.utilities.text.for_model import fenced
-from mcpagent.values.messages import Image, Text
+from mcpagent.values.messages import Audio, Image, Text
+from tests.made_files import pdf, wav
 from tests.mcp.lists.test_shown_tools import FORGED
 from tests.mcp.lists.test_shown_tools import SERVER as SMUGGLER
 from tests.tables import each_row
@@ -85,6 +87,18 @@ async def test_an_image_goes_as_an_image(agent: Agent, tmp_path: Path) -> None:
     assert model.requests[0].messages[-1].parts == tuple(prompt)
 
 
+async def test_a_pdf_and_a_recording_go_as_files(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "report.pdf").write_bytes(pdf())
+    (tmp_path / "a.wav").write_bytes(wav())
+    prompt, told = await with_attachments("summarise @report.pdf and @a.wav.", agent, tmp_path)
+    assert prompt == [
+        Text("summarise @report.pdf and @a.wav."),
+        messages.Document("application/pdf", base64.b64encode(pdf()).decode(), "report.pdf"),
+        Audio("audio/wav", base64.b64encode(wav()).decode(), "a.wav"),
+    ]
+    assert told == ["report.pdf  1 document", "a.wav  1 audio"]
+
+
 async def test_what_cannot_be_added_is_said_and_nothing_is_asked(agent: Agent, tmp_path: Path) -> None:
     (tmp_path / "b.bin").write_bytes(b"\0\1\2")
     (tmp_path / "big.txt").write_bytes(b"x" * 1_000_001)
@@ -113,8 +127,8 @@ async def test_what_is_no_file_is_told_though_it_is_sent(agent: Agent, tmp_path:
 
 async def test_a_large_image_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
-    path.write_bytes(PNG[:8] + b"\0" * 5_000_000)
-    with pytest.raises(InputError, match="larger than 5 MB"):
+    path.write_bytes(PNG[:8] + b"\0" * 80_000_000)
+    with pytest.raises(InputError, match="larger than 80 MB"):
         read_file(path)
 
 

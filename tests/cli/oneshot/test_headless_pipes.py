@@ -263,8 +263,8 @@ def test_the_code_says_how_it_ended(arguments: Sequence[str], code: int, tmp_pat
 
 @each_row("command", ["ask", "chat", "demo"])
 def test_each_option_has_the_variable_of_its_name(command: str) -> None:
-    # It is what `ask` is; and which conversation goes on is said each time.
-    without = {"--print", "--continue", "--resume", "--session"}
+    # It is what `ask` is; and which conversation goes on, and which files go along, is said each time.
+    without = {"--print", "--continue", "--resume", "--session", "--attach"}
     for param in command_line().commands[command].params:
         if param.param_type_name == "option" and not without.intersection(param.opts):
             longest = max(param.opts, key=len)

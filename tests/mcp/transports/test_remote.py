@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
+from mcpagent.history.intake.door import judged
 from mcpagent.mcp.link import ServerLink
 from mcpagent.utilities.text.retry_after import retry_after_seconds
+from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.servers.everyday import everyday
 from tests.servers.faulty_http import FaultyHttp, bomb, faulty_http
@@ -28,7 +30,8 @@ def config(url: str, **settings: Any) -> ServerConfig:
 
 
 def text_of(output: ToolOutput) -> str:
-    return "\n".join(getattr(part, "text", "[image]") for part in output.content)
+    content = judged(output.content, accepts=frozenset({"image"})).content
+    return "\n".join(part.text if isinstance(part, Text) else "[image]" for part in content)
 
 
 @asynccontextmanager

@@ -16,10 +16,12 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
+from mcpagent.history.intake.door import judged
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.listing import MAX_TOOLS
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.values.events import Event, ServerConnected, ServerConnecting, ServerFailed
+from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once
 from tests.servers.leftovers import nothing_left, processes
@@ -72,7 +74,8 @@ async def connected(mode: str, log: Path, *arguments: str, **settings: Any) -> A
 
 
 def text_of(output: ToolOutput) -> str:
-    return "\n".join(getattr(part, "text", "[image]") for part in output.content)
+    content = judged(output.content, accepts=frozenset({"image"})).content
+    return "\n".join(part.text if isinstance(part, Text) else "[image]" for part in content)
 
 
 def lines(log: Path) -> list[str]:
@@ -307,6 +310,7 @@ async def test_t8_a_remote_reference_in_a_schema_is_never_fetched(log: Path) -> 
 
 
 ODD_ANSWERS = [
+    ("deep-json", "[" * 99_999 + "]" * 99_999),
     ("no-version", "unversioned"),
     ("batch", "batched"),
     ("lone-surrogate", "a\ufffdb"),
@@ -321,7 +325,7 @@ ODD_ANSWERS = [
     ("content-string", "just text"),
     ("content-missing", ""),
     ("content-unknown-type", '{"type": "hologram", "depth": 3}\nbeside it'),
-    ("bad-base64-image", "[image (image/png) that cannot be shown: its data is not valid]\nbeside it"),
+    ("bad-base64-image", "[image: image/png, 2 bytes; its data is not valid Base64]\nbeside it"),
     ("image-without-data", '{"type": "image"}\nbeside it'),
     ("structured-mismatch", "plain"),
     ("structured-only", '{"n": 1}'),
@@ -361,7 +365,6 @@ NO_ANSWERS = [
     ("no-result", 'it has no "result"'),
     ("result-null", 'its "result" is null, not an object'),
     ("result-array", 'its "result" is a list, not an object'),
-    ("deep-json", "its JSON nests too deeply"),
     ("big-output", 'it is 5 MiB long, the limit is 4 MiB; raise "max_message_bytes" if it needs more'),
 ]
 

@@ -337,7 +337,8 @@ DOCUMENTED: Mapping[str, type[Exception]] = {"prepare_context": ValueError}
 """What is raised beside errors of ours, as the docstring says."""
 
 MADE_BY_US = frozenset(
-    "CallAnswer Citation Definition EventStream Image Message ModelRequest ModelResponse OutputProblem "  # noqa: SIM905
+    "Audio CallAnswer Citation Definition Document EventStream File FileId Image ImageUrl Message "  # noqa: SIM905
+    "ModelRequest ModelResponse OutputProblem "
     "PendingCall RunContext RunResult Session Spent Text Tool ToolCall ToolDefinition ToolOutput ToolResult "
     "ToolReturn Usage".split()
 )

@@ -15,8 +15,7 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.sessions import SessionInfo, Sessions
-from mcpagent.values.messages import Image, Prompt
-from mcpagent.values.messages import Text as Words
+from mcpagent.values.messages import Content, Prompt
 
 
 class Leave(Exception):  # noqa: N818 - not an error: `/exit`
@@ -60,7 +59,7 @@ class Desk:
     finish: Callable[[], Awaitable[None]]
     trace: Trace = field(default_factory=Trace)
     asked: list[ChatQuestion] = field(default_factory=list[ChatQuestion])
-    kept: list[Words | Image] = field(default_factory=list["Words | Image"])
+    kept: list[Content] = field(default_factory=list["Content"])
 
     def say(self, *lines: Text | str) -> None:
         """Print lines on the terminal."""

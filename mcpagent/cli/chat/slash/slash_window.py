@@ -8,12 +8,13 @@ from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.screen.lines import compacted_line, short_arguments
 from mcpagent.errors import InputError, McpAgentError
+from mcpagent.history.intake.file_words import details_of, file_kind
 from mcpagent.history.sent_messages import LeftOut
 from mcpagent.prompt.builder import is_own_note
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.messages import (
+    FILE_PARTS,
     Compacted,
-    Image,
     Message,
     Pinned,
     ToolCall,
@@ -139,9 +140,17 @@ def _told(message: Message) -> tuple[str, str]:
     kind = "answer"
     if message.role == "user":
         kind = "user"
-    return kind, message.text or (
-        "(an image)" if any(isinstance(part, Image) for part in message.parts) else ""
-    )
+    return kind, message.text or _files(message)
+
+
+def _files(message: Message) -> str:
+    """Return the files of a message without text in words."""
+    told = [
+        f"({file_kind(part)}: {details_of(part)})"
+        for part in message.parts
+        if isinstance(part, FILE_PARTS)
+    ]
+    return ", ".join(told)
 
 
 def _whole(message: Message) -> list[Text]:

@@ -158,7 +158,7 @@ async def test_undo_keeps_the_tools_that_were_found_before(tmp_path: Path) -> No
 
 
 async def test_retry_asks_the_same_once_more_also_after_an_error(tmp_path: Path) -> None:
-    picture = Image("image/png", "aGk=")
+    picture = Image("image/png", "iVBORw0KGgo=")
     prompt: list[Text | Image] = [Text("what is this"), picture]
     async with scene(tmp_path, ModelError("down", provider="p"), answer("a dot")) as at:
         with pytest.raises(ModelError):
