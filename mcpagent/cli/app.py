@@ -327,8 +327,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _close_own_folders() -> None:
     """Remove other users' write permission from mcpagent's folders, for folders made with a loose umask."""
-    from mcpagent.utilities.files.file_changes import close_to_others
-    from mcpagent.utilities.files.user_folders import own_folders
+    from mcpagent.utilities.filesystem.file_changes import close_to_others
+    from mcpagent.utilities.filesystem.user_folders import own_folders
 
     with contextlib.suppress(RuntimeError):  # no home folder
         for folder in own_folders(os.environ):

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from mcpagent.code_mode.identifiers import ImportPlace, Places
 from mcpagent.code_mode.program_source import assigned_names, in_short
 from mcpagent.code_mode.sandbox import AskedCall
-from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import may_hold_secrets, without_secrets
 from mcpagent.values.messages import ToolCall, ToolErrorKind, ToolKey
 

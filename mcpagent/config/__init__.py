@@ -24,7 +24,7 @@ from mcpagent.config.server_files import (
     load_named_servers,
     load_servers,
 )
-from mcpagent.utilities.files.user_folders import (
+from mcpagent.utilities.filesystem.user_folders import (
     cache_folder,
     state_folder,
     user_config_folder,

@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpagent.config.jsonc import Span, ValuePath, blank_extras, value_spans
 from mcpagent.errors import ConfigError
-from mcpagent.utilities.files.bounded_files import (
+from mcpagent.utilities.filesystem.bounded_files import (
     MAX_FILE_BYTES,
     LargerError,
     read_bounded,

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.utilities.files.bounded_files import read_own
-from mcpagent.utilities.files.file_changes import write_whole
-from mcpagent.utilities.files.user_folders import user_data_folder
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import write_whole
+from mcpagent.utilities.filesystem.user_folders import user_data_folder
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide
 

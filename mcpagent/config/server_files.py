@@ -28,7 +28,7 @@ from mcpagent.config.server_config import (
 from mcpagent.config.server_entries import read_server
 from mcpagent.config.variables import SecretLookup, UnusableError, Variables
 from mcpagent.errors import ConfigError
-from mcpagent.utilities.files.user_folders import (
+from mcpagent.utilities.filesystem.user_folders import (
     is_users_own,
     project_folders,
     user_config_folder,

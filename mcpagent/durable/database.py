@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.places import file_meant, is_address
-from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.filesystem.file_changes import make_private
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide
 

@@ -85,7 +85,7 @@ class ServerOptions:
 
         Lists are read from the cache, and old ones again in the background. Tools are pinned, sign-ins of `mcpagent mcp
         login` are used, and the output of servers is written to log files. `environ` determines the folders
-        (`mcpagent.utilities.files.user_folders`), None: this process's. Any option can be overridden:
+        (`mcpagent.utilities.filesystem.user_folders`), None: this process's. Any option can be overridden:
         `ServerOptions.stored(pins=None)`. Nothing is read or written here.
         """
         expect("environ", environ, (Mapping, NoneType), "a dict or None")

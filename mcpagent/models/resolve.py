@@ -402,7 +402,7 @@ def _build(
         "capabilities": _capabilities(spec.options, provider),
     }
     from mcpagent.models.endpoints.learned import LearnedStore
-    from mcpagent.utilities.files.user_folders import cache_folder
+    from mcpagent.utilities.filesystem.user_folders import cache_folder
 
     shared["traits"] = LearnedStore(cache_folder(environ) / "models")
     if provider.protocol != "chat" and "calls" in spec.options:

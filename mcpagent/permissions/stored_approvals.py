@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ConfigError
 from mcpagent.permissions.rule_names import SIGNS
-from mcpagent.utilities.files.bounded_files import read_own
-from mcpagent.utilities.files.file_changes import alone_with, write_whole
-from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
+from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.globs import fits
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition

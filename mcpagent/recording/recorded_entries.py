@@ -29,7 +29,7 @@ from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.definition import Definition, RunOptions
 from mcpagent.toolsets.sources import ToolSources
-from mcpagent.utilities.files.bounded_files import LargerError, read_bounded
+from mcpagent.utilities.filesystem.bounded_files import LargerError, read_bounded
 from mcpagent.utilities.python.plain_data import dump_value, load_value
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.utilities.text.json_texts import with_texts

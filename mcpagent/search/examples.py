@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from mcpagent.errors import InputError
 from mcpagent.search.fields import local_name
-from mcpagent.utilities.files.bounded_files import read_own
-from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.utilities.json_schema.parts import required_of
 from mcpagent.values.messages import ToolDefinition
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcpagent.search.words import terms, written_words
-from mcpagent.utilities.files.bounded_files import check_own
-from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.filesystem.bounded_files import check_own
+from mcpagent.utilities.filesystem.file_changes import make_private
 from mcpagent.values.messages import (
     Part,
     Text,

@@ -23,8 +23,8 @@ from typing import Any, Literal
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import WEIGHTS
 from mcpagent.search.postings import K1, Postings, WorkedOut
-from mcpagent.utilities.files.bounded_files import map_own
-from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.filesystem.bounded_files import map_own
+from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.values.messages import ToolDefinition
 
 logger = logging.getLogger("mcpagent")

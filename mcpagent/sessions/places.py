@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from mcpagent.errors import ConfigError
-from mcpagent.utilities.files.user_folders import user_data_folder
+from mcpagent.utilities.filesystem.user_folders import user_data_folder
 
 _POSTGRES = ("postgresql://", "postgres://")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,30}://")

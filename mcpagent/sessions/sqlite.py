@@ -19,7 +19,7 @@ from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
 from mcpagent.sessions.sql_store import BUSY_SECONDS, SqlStore
 from mcpagent.sessions.sql_tables import Migrations, tables
-from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.filesystem.file_changes import make_private
 from mcpagent.utilities.text.safe_text import safe_line
 
 _T = TypeVar("_T")

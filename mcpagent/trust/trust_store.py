@@ -9,9 +9,9 @@ from pathlib import Path
 
 from mcpagent.trust.commits import head_commit
 from mcpagent.trust.descriptions import Description
-from mcpagent.utilities.files.bounded_files import read_own
-from mcpagent.utilities.files.file_changes import alone_with, write_whole
-from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
+from mcpagent.utilities.filesystem.user_folders import state_folder
 
 MAX_ENTRIES = 2_000
 FORMAT = 3

@@ -22,7 +22,7 @@ from mcpagent.cli.servers.server_editing import open_file
 from mcpagent.config.secret_store import NO_KEYRING, SecretStore
 from mcpagent.trust.descriptions import Description
 from mcpagent.trust.trust_store import TrustStore
-from tests.utilities.files.test_file_changes_attacked import found, write
+from tests.utilities.filesystem.test_file_changes_attacked import found, write
 
 KILLS_OF_A_FOLDER = 10
 MANY = 1_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.cli.app import run
-from mcpagent.utilities.files.user_folders import own_folders
+from mcpagent.utilities.filesystem.user_folders import own_folders
 from tests.tables import each_row
 from tests.terminal.small_model import small_model
 from tests.terminal.warm import run as run_process

@@ -21,7 +21,7 @@ from mcpagent.config import (
     user_config_folder,
 )
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.utilities.files.user_folders import own_folders
+from mcpagent.utilities.filesystem.user_folders import own_folders
 from tests.tables import each_row
 
 

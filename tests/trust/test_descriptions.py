@@ -20,8 +20,8 @@ from mcpagent.errors import ConfigError
 from mcpagent.trust.consent import described
 from mcpagent.trust.descriptions import Description
 from mcpagent.trust.launches import launch_of
-from mcpagent.utilities.files.bounded_files import LargerError, open_regular, read_bounded
-from mcpagent.utilities.files.user_folders import is_users_own
+from mcpagent.utilities.filesystem.bounded_files import LargerError, open_regular, read_bounded
+from mcpagent.utilities.filesystem.user_folders import is_users_own
 from mcpagent.utilities.text.json_texts import texts_in
 from tests.tables import each_row
 from tests.trust.canary import fifo, project

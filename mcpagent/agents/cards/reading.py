@@ -18,7 +18,7 @@ from mcpagent.agents.cards.card import (
 from mcpagent.errors import ConfigError
 from mcpagent.models.model_settings import SETTING_NAMES
 from mcpagent.models.provider_run.provider_tools import ProviderTool, provider_tools_of
-from mcpagent.utilities.files.bounded_files import LargerError, read_bounded
+from mcpagent.utilities.filesystem.bounded_files import LargerError, read_bounded
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.limits.run_limits import KINDS, Limits
 

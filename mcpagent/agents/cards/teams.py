@@ -21,7 +21,7 @@ from mcpagent.config import (
 )
 from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.config.server_config import Scope
-from mcpagent.utilities.files.user_folders import is_users_own
+from mcpagent.utilities.filesystem.user_folders import is_users_own
 from mcpagent.utilities.text.safe_text import safe_line
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_LINE = 600

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mcpagent.errors import InputError
-from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.text.safe_text import safe_line
 
 FALLBACKS = ("editor", "nano", "vi")

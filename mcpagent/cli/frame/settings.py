@@ -19,8 +19,11 @@ from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.options import leaves, options_in
 from mcpagent.config.config_documents import read_bytes
 from mcpagent.errors import ConfigError
-from mcpagent.utilities.files.bounded_files import is_nobody_elses
-from mcpagent.utilities.files.user_folders import project_folders, user_config_folder
+from mcpagent.utilities.filesystem.bounded_files import is_nobody_elses
+from mcpagent.utilities.filesystem.user_folders import (
+    project_folders,
+    user_config_folder,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 
 USER_FILE = "config.toml"

@@ -502,7 +502,7 @@ def require_a_server(agent: Agent) -> None:
 def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
     from mcpagent.search.examples import read_examples
     from mcpagent.tool_search.search_options import ToolSearch
-    from mcpagent.utilities.files.user_folders import cache_folder
+    from mcpagent.utilities.filesystem.user_folders import cache_folder
 
     names = {server.name for server in configuration.enabled}
     eager: dict[str, list[str]] = {}
@@ -526,7 +526,7 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
 
 def example_file(options: Options) -> Path:
     """Return the file of example requests that a model wrote for tools (`mcpagent tools describe`)."""
-    from mcpagent.utilities.files.user_folders import user_data_folder
+    from mcpagent.utilities.filesystem.user_folders import user_data_folder
 
     return user_data_folder(options.environ) / "example-requests.json"
 
@@ -534,7 +534,7 @@ def example_file(options: Options) -> Path:
 def search_history(options: Options) -> SearchHistory:
     """Return the history that tool search learns from; the first entry creates the file."""
     from mcpagent.search import SearchHistory
-    from mcpagent.utilities.files.user_folders import state_folder
+    from mcpagent.utilities.filesystem.user_folders import state_folder
 
     return SearchHistory(state_folder(options.environ) / "search-history.sqlite3")
 

@@ -19,7 +19,7 @@ from mcpagent.history.intake.files import MOST_READ, file_part
 from mcpagent.history.intake.media_types import file_type
 from mcpagent.prompt.builder import built_in_instructions
 from mcpagent.run.output.output_spec import output_spec
-from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.utilities.filesystem.bounded_files import open_given
 from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import FilePart

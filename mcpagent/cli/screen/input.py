@@ -23,8 +23,8 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import is_dumb_terminal
 
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.utilities.files.file_changes import is_writable
-from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.filesystem.file_changes import is_writable
+from mcpagent.utilities.filesystem.user_folders import state_folder
 
 ESCAPE_SECONDS = 0.3
 """How long Esc waits for another key: terminals send Alt+Enter as Esc and Enter."""

@@ -37,7 +37,7 @@ from mcpagent.config import ServersConfig
 from mcpagent.errors import InputError
 from mcpagent.mcp.server_options import server_log_folder, stored_sign_ins
 from mcpagent.mcp.transports.server_log import log_path
-from mcpagent.utilities.files.bounded_files import open_regular
+from mcpagent.utilities.filesystem.bounded_files import open_regular
 from mcpagent.utilities.text.safe_text import safe_line
 
 LABEL_WIDTH = 11

@@ -31,8 +31,8 @@ from mcpagent.config.secret_store import (
 from mcpagent.config.server_files import read_servers, server_entries
 from mcpagent.config.variables import Variables
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.utilities.files.file_changes import alone_with, write_text
-from mcpagent.utilities.files.user_folders import project_folders
+from mcpagent.utilities.filesystem.file_changes import alone_with, write_text
+from mcpagent.utilities.filesystem.user_folders import project_folders
 from mcpagent.utilities.text.safe_text import safe_line
 
 PROJECT_FILE = ".mcp.json"

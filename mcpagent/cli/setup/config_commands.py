@@ -36,7 +36,7 @@ from mcpagent.config import (
     user_data_folder,
 )
 from mcpagent.errors import InputError
-from mcpagent.utilities.files.file_changes import write_text
+from mcpagent.utilities.filesystem.file_changes import write_text
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 

@@ -16,8 +16,8 @@ from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put
 from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.models.local.local_servers import listed_models
 from mcpagent.models.resolve import PROVIDERS, ollama_url
-from mcpagent.utilities.files.file_changes import is_writable
-from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.filesystem.file_changes import is_writable
+from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.safe_text import safe_line
 
 OWN_SERVERS = {

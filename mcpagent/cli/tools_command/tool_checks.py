@@ -14,7 +14,7 @@ from mcpagent.cli.tools_command.tool_views import meant_tool, unknown_tool
 from mcpagent.errors import InputError
 from mcpagent.search.signature import first_sentences
 from mcpagent.tool_search.search_options import definition_tokens
-from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.utilities.filesystem.bounded_files import open_given
 from mcpagent.utilities.json_schema.parts import properties_of
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition

@@ -10,7 +10,7 @@ from mcpagent.errors import InputError
 from mcpagent.history.intake.budget import MAX_DOCUMENT_BYTES
 from mcpagent.history.intake.door import admitted
 from mcpagent.history.intake.media_types import base64_text, file_type
-from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.utilities.filesystem.bounded_files import open_given
 from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import Audio, Content, Document, File, Image, Text

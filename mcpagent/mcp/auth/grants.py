@@ -24,7 +24,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, ValidationError
 
 from mcpagent.config import ServerConfig
-from mcpagent.utilities.files.bounded_files import read_bounded
+from mcpagent.utilities.filesystem.bounded_files import read_bounded
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide, revealed
 

@@ -24,8 +24,8 @@ from mcpagent.mcp.lists.server_lists import (
     ResourceInfo,
     ServerLists,
 )
-from mcpagent.utilities.files.bounded_files import read_own
-from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.utilities.python.argument_checks import checked, expect_arguments
 from mcpagent.utilities.text.secrets import revealed, without_secrets
 from mcpagent.values.messages import ToolDefinition

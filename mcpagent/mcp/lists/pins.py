@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.lists.server_lists import ServerLists
-from mcpagent.utilities.files.bounded_files import read_own
-from mcpagent.utilities.files.file_changes import alone_with, write_whole
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
 from mcpagent.utilities.python.argument_checks import checked
 from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.utilities.text.safe_text import safe_line, visible

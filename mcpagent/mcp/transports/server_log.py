@@ -15,8 +15,8 @@ from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcpagent.utilities.files.bounded_files import check_own
-from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.filesystem.bounded_files import check_own
+from mcpagent.utilities.filesystem.file_changes import make_private
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mcpagent.utilities.files.bounded_files import read_own
-from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_AGE_SECONDS = 24 * 3600.0

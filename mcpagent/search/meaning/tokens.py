@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcpagent.search.postings import WorkedOut
-from mcpagent.utilities.files.bounded_files import map_own
-from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.filesystem.bounded_files import map_own
+from mcpagent.utilities.filesystem.file_changes import write_whole
 
 logger = logging.getLogger("mcpagent")
 

@@ -12,8 +12,8 @@ from operator import mul
 from pathlib import Path
 from typing import TypeAlias
 
-from mcpagent.utilities.files.bounded_files import check_own
-from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.filesystem.bounded_files import check_own
+from mcpagent.utilities.filesystem.file_changes import make_private
 
 Vector: TypeAlias = bytes
 """Of float32 numbers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mcpagent.cli.screen.input import history_file
-from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.filesystem.user_folders import state_folder
 
 
 def test_the_history_is_where_the_platform_keeps_state_and_private(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from mcpagent.cli.servers.server_editing import ServerFile, open_file
 from mcpagent.config import load_servers
 from mcpagent.config.literals import literal_secrets
 from mcpagent.mcp.transports.server_log import log_path
-from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import revealed
 from tests.tables import each_row
 

@@ -21,8 +21,8 @@ from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.kept_sessions import short_id
 from mcpagent.cli.frame.programs import output_of
 from mcpagent.errors import ConfigError
-from mcpagent.utilities.files.file_changes import write_beside
-from mcpagent.utilities.files.user_folders import user_data_folder
+from mcpagent.utilities.filesystem.file_changes import write_beside
+from mcpagent.utilities.filesystem.user_folders import user_data_folder
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.utilities.text.secrets import hide_environment
 from mcpagent.values.messages import Spent

@@ -20,7 +20,7 @@ from mcpagent.agents.cards.reading import bounded_loader
 from mcpagent.cli.frame.options import Client
 from mcpagent.config.config_documents import parse_document, read_bytes
 from mcpagent.errors import ConfigError
-from mcpagent.utilities.files.user_folders import project_folders
+from mcpagent.utilities.filesystem.user_folders import project_folders
 from mcpagent.utilities.text.safe_text import safe_line
 
 

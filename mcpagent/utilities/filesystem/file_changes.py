@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from mcpagent.errors import ConfigError
-from mcpagent.utilities.files.bounded_files import check_own
+from mcpagent.utilities.filesystem.bounded_files import check_own
 from mcpagent.utilities.text.safe_text import safe_line
 
 _BOM = "\ufeff"

@@ -23,14 +23,14 @@ from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.search.learning import SearchHistory
-from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.values.messages import ToolDefinition, ToolKey
 from tests.cli.chat.slash.test_slash_table import answer, scene
 from tests.permissions.judging import PRINTS, is_stored
 from tests.tables import each_row
 from tests.terminal.process import ROOT, environment, run
 from tests.trust.canary import fifo
-from tests.utilities.files.test_bounded_files_planted import ONLY_ROOT, SOMEBODY
+from tests.utilities.filesystem.test_bounded_files_planted import ONLY_ROOT, SOMEBODY
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX")
 
@@ -191,7 +191,7 @@ def write(kind: str, who: str, number: int, folder: Path) -> None:
 PROGRAM = """
 import sqlite3, sys
 from pathlib import Path
-from tests.utilities.files.test_file_changes_attacked import write
+from tests.utilities.filesystem.test_file_changes_attacked import write
 
 kind, who, folder, count = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
 for number in range(count):

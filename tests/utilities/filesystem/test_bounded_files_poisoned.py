@@ -27,7 +27,7 @@ from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.search.learning import SearchHistory
 from mcpagent.search.uses import Uses
 from mcpagent.trust.trust_store import TrustStore
-from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.values.messages import ToolDefinition, ToolKey
 from tests.search.meaning.test_embedding import CountingEmbedder, index_with
 from tests.search.test_saved import QUERIES, answers, index_in

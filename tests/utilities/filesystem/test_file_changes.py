@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.errors import ConfigError
-from mcpagent.utilities.files.file_changes import alone_with, close_to_others, write_text, write_whole
+from mcpagent.utilities.filesystem.file_changes import alone_with, close_to_others, write_text, write_whole
 from tests.tables import each_row
 
 
@@ -134,7 +134,7 @@ def test_two_processes_that_change_one_file_lose_nothing(tmp_path: Path) -> None
     counter = tmp_path / "folder" / "counter"
     code = (
         "import sys, pathlib\n"
-        "from mcpagent.utilities.files.file_changes import alone_with, write_whole\n"
+        "from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole\n"
         "path = pathlib.Path(sys.argv[1])\n"
         "for _ in range(40):\n"
         "    with alone_with(path):\n"

@@ -29,7 +29,7 @@ from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.search.learning import SearchHistory
 from mcpagent.trust.descriptions import Description, Fact
 from mcpagent.trust.trust_store import TrustStore
-from mcpagent.utilities.files.user_folders import cache_folder, state_folder
+from mcpagent.utilities.filesystem.user_folders import cache_folder, state_folder
 from mcpagent.values.messages import ToolDefinition
 from tests.permissions.judging import PRINTS, is_stored
 from tests.search.test_saved import answers, index_in

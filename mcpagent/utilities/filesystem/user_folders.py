@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from mcpagent.utilities.files.bounded_files import is_nobody_elses
+from mcpagent.utilities.filesystem.bounded_files import is_nobody_elses
 
 _XDG = {
     "config": ("XDG_CONFIG_HOME", ".config"),
