@@ -574,19 +574,14 @@ class Sessions:
 
     def _fork(self, session: str, copy: str, length: int | None) -> bool:
         stored = self._store.read(session, SESSION, INFO, OUTPUT)
-        kept = None
-        if stored is not None:
-            kept = kept_session(stored, self.where)
+        kept = kept_session(stored, self.where) if stored is not None else None
         if stored is None or kept is None:
             return False
         if self._store.read(copy, INFO, SESSION) is not None:
             raise InputError(
                 f'fork: there is a session "{safe_line(copy, 60)}" already'
             )
-        if length is None:
-            size = len(kept.messages)
-        else:
-            size = min(length, len(kept.messages))
+        size = len(kept.messages) if length is None else min(length, len(kept.messages))
         while 0 < size < len(kept.messages) and kept.messages[size].role == "tool":
             size -= 1
         left_out = {f"{VALUE}spent", DURABLE}
