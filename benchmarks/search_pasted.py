@@ -48,13 +48,7 @@ def main() -> None:
         action="store_true",
         help="only the texts that were not looked at",
     )
-    parser.add_argument(
-        "--fit", action="store_true", help="print the weights of what tells a request"
-    )
     options = parser.parse_args()
-    if options.fit:
-        print(fit(options.folders, options.cap))
-        return
     held = json.loads(_TEXTS.read_text("utf-8"))
     apart = set(held["kept_apart"])
     texts = {
@@ -115,7 +109,9 @@ def places(texts: Sequence[str]) -> dict[str, Callable[[str, int], str]]:
 
 
 def fit(folders: Sequence[Path], cap: int) -> RequestForm:
-    """Return the weights by which the candidate is chosen that is the request, on the texts that are not kept apart."""
+    """Return the weights by which the candidate is chosen that is the request, on the texts that are not kept apart;
+    `search_fit.py` writes them to the data file.
+    """
     import numpy as np
 
     held = json.loads(_TEXTS.read_text("utf-8"))

@@ -5,7 +5,7 @@
 FOLDER holds `catalog.jsonl.gz`, or JSON files as MCP servers answer to `tools/list` (`{"server", "tools"}`). Prints
 the share of queries whose tool is among the first five: a word that stands only in one parameter's description, or
 only inside one camelCase name; a description's first words, as they are, with one typo in every word of four letters
-and more or two in every word of six and more, and with synonyms; two descriptions joined in four ways (both among the
+and more or two in every word of six and more; two descriptions joined in four ways (both among the
 first five); exact names in other styles; six names at once (all six first). Languages, and how sure a match is, are
 asked for by `search_everyday.py`.
 """
@@ -20,6 +20,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder: its file names would hide packages
@@ -27,11 +29,12 @@ if __name__ == "__main__":
 
 from benchmarks.search_data import read_rows
 from mcpagent.search import ToolIndex
-from mcpagent.search.asked import synonyms
 from mcpagent.search.fields import field_texts, local_name
+from mcpagent.search.meaning.embedding import FusedEmbedder
 from mcpagent.search.words import spoken, terms, written_words
 from mcpagent.values.messages import ToolDefinition
 
+SENTENCES = ("sentences", "multilingual", "both")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SAMPLE = 200
 _DESCRIPTION_WORDS = 12
@@ -71,7 +74,17 @@ def load_tools(folder: Path) -> list[ToolDefinition]:
 def index_of(
     tools: Sequence[ToolDefinition], strategy: str, min_strength: float | None = None
 ) -> ToolIndex:
-    index = ToolIndex(strategy, min_strength=min_strength)  # type: ignore[arg-type]
+    """An index of the tools; the vectors of a sentence encoder, which take minutes, are kept. "both": "auto" with a
+    multilingual one.
+    """
+    cache = (
+        Path(gettempdir()) / "mcpagent-benchmarks" if strategy in SENTENCES else None
+    )
+    embedder = FusedEmbedder(cache) if strategy == "both" else None
+    ranking: Any = "hybrid" if strategy == "both" else strategy
+    index = ToolIndex(
+        ranking, embedder=embedder, min_strength=min_strength, cache_folder=cache
+    )
     servers: dict[str | None, list[ToolDefinition]] = {}
     for tool in tools:
         servers.setdefault(tool.server, []).append(tool)
@@ -97,14 +110,6 @@ def with_typos(text: str, random_: random.Random, shortest: int = 4) -> str:
         return random_.choice(kinds)()
 
     return re.sub(r"[A-Za-z]{4,}", mistype, text)
-
-
-def with_synonyms(text: str) -> str:
-    """Every word for which somebody may ask with another one, in that one."""
-    others = {
-        meant: word for word, used in sorted(synonyms().items()) for meant in used
-    }
-    return " ".join(others.get(word.lower(), word) for word in text.split())
 
 
 def only_words(
@@ -160,11 +165,6 @@ def probes(tools: Sequence[ToolDefinition]) -> dict[str, list[tuple[str, list[st
         "description, two typos in long words": [
             (with_typos(with_typos(text, random_, 6), random_, 6), names)
             for text, names in texts
-        ],
-        "description, with synonyms": [
-            (said, names)
-            for text, names in texts
-            if (said := with_synonyms(text)) != text
         ],
         **{
             f"two descriptions, joined by {joint!r}": [

@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -71,6 +73,7 @@ def main() -> None:
                 for name in SYSTEMS
             }
         )
+    print(f"On {processor()}:\n")
     print(
         f"| {options.tools:,} tools | {' | '.join(FIGURES.values())} |\n"
         + "| --- " * (len(FIGURES) + 1)
@@ -84,6 +87,22 @@ def main() -> None:
         print(
             f"| {name}, times bm25s | {' | '.join(f'{ratio:.1f}' for ratio in ratios)} |"
         )
+
+
+def processor() -> str:
+    """The processor's name and number of cores, and whether numpy finds AVX-512 and may use it."""
+    lines = (
+        Path("/proc/cpuinfo").read_text().splitlines()
+        if Path("/proc/cpuinfo").is_file()
+        else []
+    )
+    held = dict(line.split(":", 1) for line in lines if ":" in line)
+    told = {name.strip(): value.strip() for name, value in held.items()}
+    flags = told.get("flags", "").split()
+    kept = "NPY_DISABLE_CPU_FEATURES" not in os.environ
+    wide = "with AVX-512" if "avx512f" in flags and kept else "without AVX-512"
+    model = f"model {told.get('model', '?')} of family {told.get('cpu family', '?')}"
+    return f"{told.get('model name') or platform.machine()}, {model}, {os.cpu_count()} cores, {wide}"
 
 
 def measure(folders: list[Path], system: str, size: int, cap: int) -> dict[str, float]:

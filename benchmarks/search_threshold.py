@@ -2,12 +2,11 @@
 
     python benchmarks/search_threshold.py CATALOGUE ... --queries FOLDER ... [--strategy bm25]
 
-CATALOGUE and FOLDER are as for `search_probes.py` and `search.py`. First a logistic regression over the evidence for
-each best match (`mcpagent/search/strength.py`, where the printed weights go): queries of the FOLDERs on their own
-catalogues, as they are and mistyped, against the requests `CALIBRATION` of `search_unserved.py` on every CATALOGUE and
-on parts of it. Then, for each threshold and with the weights as they stand in that file, how many of the other
-requests, `HELD_OUT` and `FRESH`, get tools that are not marked as weak, and what recall@5 such tools have on queries
-that the regression has not seen.
+CATALOGUE and FOLDER are as for `search_probes.py` and `search.py`. Prints for each threshold how many of the requests
+`HELD_OUT` and `FRESH` of `search_unserved.py` get tools that are not marked as weak, and what recall@5 such tools have
+on queries that the regression has not seen. `weights_for` is that regression, over the evidence for each best match:
+queries of the FOLDERs on their own catalogues, as they are, mistyped and short, against the requests `CALIBRATION` on
+every CATALOGUE and on parts of it. `search_fit.py` writes its weights to the data file.
 """
 
 from __future__ import annotations
@@ -32,7 +31,9 @@ from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import index_of, load_tools, with_typos
 from benchmarks.search_unserved import CALIBRATION, FRESH, HELD_OUT
 from mcpagent.search import ToolIndex
+from mcpagent.search.fields import local_name
 from mcpagent.search.strength import Evidence
+from mcpagent.search.words import spoken
 from mcpagent.values.messages import ToolDefinition
 
 THRESHOLDS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1.0)
@@ -45,6 +46,9 @@ _PART_WEIGHT = 0.3
 
 _MISTYPED = 0.25
 """How much a mistyped query counts beside the one as it was."""
+
+_SHORT, _SHORT_WEIGHT = 120, 1.0
+"""Queries of one to three words of a tool's name, for each folder, and what they count together."""
 
 _RIDGE = 1e-3
 
@@ -65,7 +69,9 @@ def main() -> None:
     parser.add_argument("catalogues", type=Path, nargs="+")
     parser.add_argument("--queries", type=Path, nargs="*", default=[])
     parser.add_argument(
-        "--strategy", choices=("bm25", "hybrid", "multilingual"), default="bm25"
+        "--strategy",
+        choices=("bm25", "hybrid", "sentences", "multilingual", "both"),
+        default="bm25",
     )
     parser.add_argument(
         "--cap", type=int, default=200, help="queries of each source (200)"
@@ -77,27 +83,29 @@ def main() -> None:
         for folder in options.queries
     }
     queries = {folder: queries_of(folder, options.cap) for folder in options.queries}
-    samples = list(_unserved_samples(catalogues.values(), options.strategy))
+    _tell_thresholds(catalogues, served, queries, options.strategy)
+
+
+def weights_for(
+    catalogues: Sequence[Path], folders: Sequence[Path], strategy: str, cap: int
+) -> Evidence:
+    """The weights of the evidence for a best match of that strategy."""
+    samples = list(_unserved_samples(map(load_tools, catalogues), strategy))
     random_ = random.Random(3)
-    for folder, index in served.items():
-        rows = [row for row in queries[folder] if not is_held_out(row)]
+    for folder in folders:
+        index = index_of(load_tools(folder), strategy, 0.0)
+        rows = [row for row in queries_of(folder, cap) if not is_held_out(row)]
         samples += _served_samples(index, rows, 1.0)
+        samples += _short_samples(index, _SHORT_WEIGHT)
         for size, count in _PARTS:
             for _ in range(count):
                 part = _part(index.tools, size, random_)
                 names = {tool.name for tool in part}
                 theirs = [row for row in rows if names.issuperset(row["relevant"])]
                 samples += _served_samples(
-                    index_of(part, options.strategy, 0.0), theirs, _PART_WEIGHT / count
+                    index_of(part, strategy, 0.0), theirs, _PART_WEIGHT / count
                 )
-    if any(sample.is_served for sample in samples):
-        weights = fit(samples)
-        told = ", ".join(
-            f"{name}={weight:.2f}"
-            for name, weight in zip(Evidence._fields, weights[1:], strict=True)
-        )
-        print(f"intercept {weights[0]:.2f}, Evidence({told})\n")
-    _tell_thresholds(catalogues, served, queries, options.strategy)
+    return fit(samples)
 
 
 def is_held_out(row: Row) -> bool:
@@ -141,7 +149,7 @@ def _served_samples(
     random_ = random.Random(7)
     sources: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        if _recall(index.search(row["query"]).names, row):
+        if recall(index.search(row["query"]).names, row):
             sources[row["source"]].append(row["query"])
     for texts in sources.values():
         yield from _samples(index, texts, is_served=True, weight=weight / len(texts))
@@ -149,6 +157,21 @@ def _served_samples(
         yield from _samples(
             index, mistyped, is_served=True, weight=weight * _MISTYPED / len(texts)
         )
+
+
+def _short_samples(index: ToolIndex, weight: float) -> Iterator[Sample]:
+    """Queries as a model writes them: some words of a tool's name, as they are and mistyped."""
+    random_ = random.Random(11)
+    texts = []
+    for tool in random_.sample(index.tools, min(_SHORT, len(index.tools))):
+        words = spoken(local_name(tool)).split()
+        count = random_.randint(1, 3)
+        texts.append(" ".join(words[-count:]))
+    yield from _samples(index, texts, is_served=True, weight=weight / _SHORT)
+    mistyped = [with_typos(text, random_) for text in texts]
+    yield from _samples(
+        index, mistyped, is_served=True, weight=weight * _MISTYPED / _SHORT
+    )
 
 
 def _samples(
@@ -161,9 +184,9 @@ def _samples(
             yield Sample(evidence, is_served, weight)
 
 
-def fit(samples: Sequence[Sample]) -> list[float]:
-    """Intercept and weights of a logistic regression by Newton's method, both kinds weighing the same in all."""
-    values = np.array([sample.evidence for sample in samples])
+def fit(samples: Sequence[Sample]) -> Evidence:
+    """Weights of a logistic regression by Newton's method, both kinds weighing the same in all."""
+    values = np.array([sample.evidence[1:] for sample in samples])
     wanted = np.array([float(sample.is_served) for sample in samples])
     share = np.array([sample.weight for sample in samples])
     for kind in (0.0, 1.0):
@@ -182,7 +205,9 @@ def fit(samples: Sequence[Sample]) -> list[float]:
         ).T @ table + _RIDGE * np.eye(len(weights))
         weights = weights - np.linalg.solve(curve, slope)
     own = weights[1:] / spread
-    return [float(weights[0] - own @ mean), *map(float, own)]
+    return Evidence(
+        *(round(float(weight), 2) for weight in (weights[0] - own @ mean, *own))
+    )
 
 
 def _tell_thresholds(
@@ -204,7 +229,7 @@ def _tell_thresholds(
         for row in filter(is_held_out, queries[folder]):
             result = index.search(row["query"])
             recalls[f"{folder.name} {row['source']}"].append(
-                (_recall(result.names, row), result.strength)
+                (recall(result.names, row), result.strength)
             )
     whole = {
         source: statistics.fmean(recall for recall, _ in found)
@@ -229,7 +254,7 @@ def _tell_thresholds(
         print(f"| {threshold:.2f} | {' | '.join(counts)} | {mean} | {lost} |")
 
 
-def _recall(names: Sequence[str], row: Row) -> float:
+def recall(names: Sequence[str], row: Row) -> float:
     needs = row.get("groups") or [[name] for name in row["relevant"]]
     return statistics.fmean(any(name in names for name in need) for need in needs)
 

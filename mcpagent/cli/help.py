@@ -7,7 +7,7 @@ mcpagent - an agent with any number of MCP tools: it searches, adds what it need
 Commands
   chat                     talk to the agent in the terminal
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
-  tools list|show|search|describe|learned|call|tokens|lint|eval   the tools: what is found, costs
+  tools list|show|search|learned|call|tokens|lint|eval|examples   the tools: what is found, costs
   mcp list|test|add|remove|enable|disable|import|logs|login|logout   your servers; do they work
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers

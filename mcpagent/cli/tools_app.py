@@ -73,8 +73,60 @@ def tools_search(
     return search_tools(options, " ".join(query), limit, explain=explain)
 
 
-@opt.command(tools_app, "describe", ["model", *opt.OF_SERVERS])
-def tools_describe(
+examples_app = typer.Typer(
+    help="The requests that tools are found by, besides their own texts.", **opt.PLAIN
+)
+tools_app.add_typer(examples_app, name="examples")
+_TOOL = typer.Argument(metavar="TOOL", help="A tool, with or without its server.")
+
+
+@opt.command(examples_app, "list", opt.OF_SERVERS)
+def examples_list(
+    options: opt.Options,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TOOL", help="Only of these tools.")
+    ] = None,
+) -> int:
+    """The requests of your tools: yours, suggested by a model, shipped and learned. Exit code 1: there are none."""
+    from mcpagent.cli.tools_command.examples_commands import list_examples
+
+    return list_examples(options, names or ())
+
+
+@opt.command(examples_app, "add", opt.OF_SERVERS)
+def examples_add(
+    options: opt.Options,
+    name: Annotated[str, _TOOL],
+    request: Annotated[
+        str,
+        typer.Argument(
+            metavar="REQUEST", help="What you would say to have this tool used."
+        ),
+    ],
+) -> int:
+    """Adds a request to a tool, which searches read from then on."""
+    from mcpagent.cli.tools_command.examples_commands import add_example
+
+    return add_example(options, name, request)
+
+
+@opt.command(examples_app, "remove", opt.OF_SERVERS)
+def examples_remove(
+    options: opt.Options,
+    name: Annotated[str, _TOOL],
+    request: Annotated[
+        str | None,
+        typer.Argument(metavar="REQUEST", help="Just this one; all without it."),
+    ] = None,
+) -> int:
+    """Removes requests of a tool, but not the shipped ones. Exit code 1: there was none."""
+    from mcpagent.cli.tools_command.examples_commands import remove_examples
+
+    return remove_examples(options, name, request)
+
+
+@opt.command(examples_app, "suggest", ["model", *opt.OF_SERVERS])
+def examples_suggest(
     options: opt.Options,
     servers: Annotated[
         list[str] | None,
@@ -88,9 +140,9 @@ def tools_describe(
     ] = False,
 ) -> int:
     """Has the model write, once, how people ask for each tool, which searches read; says first what that costs."""
-    from mcpagent.cli.tools_command.describe_command import describe_tools
+    from mcpagent.cli.tools_command.examples_commands import suggest_examples
 
-    return describe_tools(options, servers or (), yes=yes, again=again)
+    return suggest_examples(options, servers or (), yes=yes, again=again)
 
 
 @opt.command(tools_app, "learned", opt.REPORT)

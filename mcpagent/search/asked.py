@@ -1,27 +1,23 @@
 """Translate the words of a query into terms of the index.
 
-Known words are used unchanged. Unknown words are typos, abbreviations or words run together; they are corrected,
-completed or split to match the words of tools.
+Known words are used unchanged. Unknown words are typos, abbreviations or other forms of words; they are corrected
+or completed to match the words of tools.
 """
 
 from __future__ import annotations
 
 import heapq
-import json
-import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import chain, islice, pairwise
-from pathlib import Path
 from typing import NamedTuple
 
+from mcpagent.search.constants import FITTED
 from mcpagent.search.postings import Postings, WorkedOut
 from mcpagent.search.words import (
     MAX_WORD,
     STOP_WORDS,
-    is_one_piece,
     pieces,
     plain,
     stem,
@@ -35,14 +31,10 @@ MAX_TERMS = 64
 _MOST_READ = 512
 """Terms among which these are chosen."""
 
-_PIECE_FACTOR = 0.25
-_JOINED_FACTOR = 0.3
-_GUESS_FACTOR = 0.8
-_SYNONYM_FACTOR, _FOR_UNKNOWN_FACTOR = 0.3, 0.6
-"""Of a synonym beside the word itself, and in place of one that no tool holds."""
-
+_PIECE_FACTOR, _JOINED_FACTOR, _GUESS_FACTOR = (
+    FITTED["words"][kind] for kind in ("piece", "joined", "guess")
+)
 _MAX_GUESSES = 2
-_MIN_SPLIT = 3
 _KEPT_READINGS = 10_000
 
 
@@ -87,13 +79,12 @@ class _Reading(NamedTuple):
     """The (term, word, factor) of the known pieces of a written word.
 
     `known` is also True for words that are never searched, such as stop words. `plain` is the word without capitals and
-    accents. `meant` are the terms of its synonyms in tools.
+    accents.
     """
 
     terms: tuple[tuple[int, str, float], ...]
     known: bool
     plain: str
-    meant: tuple[int, ...]
 
 
 class Asker:
@@ -133,13 +124,7 @@ class Asker:
             if joined is not None:
                 asked.add(joined, " ".join(pair), _JOINED_FACTOR)
         for word, reading in readings.items():
-            for term in reading.meant:
-                asked.add(
-                    term,
-                    reading.plain,
-                    _SYNONYM_FACTOR if reading.known else _FOR_UNKNOWN_FACTOR,
-                )
-            if not reading.known and not reading.meant:
+            if not reading.known:
                 self._add_guess(asked, word, reading.plain)
         if len(asked.factors) > MAX_TERMS:
             self._keep_rarest(asked)
@@ -163,17 +148,10 @@ class Asker:
         return None
 
     def _read(self, written: str) -> _Reading:
-        if is_one_piece(written):
-            return self._read_piece(written.lower())
         parts = [part for part in pieces(written) if part not in STOP_WORDS]
         word = plain(written)
-        meant = tuple(
-            term
-            for one in synonyms().get(stem(word), ())
-            if (term := self._term(one)) is not None
-        )
         if not parts or (len(written) == 1 and written.isascii()):
-            return _Reading((), True, word, meant)
+            return _Reading((), True, word)
         known = [
             (part, term) for part in parts if (term := self._term(part)) is not None
         ]
@@ -187,28 +165,9 @@ class Asker:
             (term, part, _PIECE_FACTOR if whole_known and part != whole else 1.0)
             for part, term in known
         ]
-        return _Reading(tuple(read), bool(known) or written.isdigit(), word, meant)
-
-    def _read_piece(self, word: str) -> _Reading:
-        """Return the reading of a word without inner words, as most words are."""
-        base = stem(word)
-        meant = tuple(
-            term
-            for one in synonyms().get(base, ())
-            if (term := self._term(one)) is not None
-        )
-        if len(word) == 1 or word in STOP_WORDS:
-            return _Reading((), True, word, meant)
-        term = self._postings.ids.get(base)
-        if term is None or not self._postings.count(term):
-            return _Reading((), False, word, meant)
-        return _Reading(((term, word, 1.0),), True, word, meant)
+        return _Reading(tuple(read), bool(known) or written.isdigit(), word)
 
     def _add_guess(self, asked: Asked, written: str, word: str) -> None:
-        if split := self._split(word):
-            for part, term in split:
-                asked.add(term, part)
-            return
         guesses = self._guesses[word]
         for guess in guesses:
             asked.add(guess.term, word, _GUESS_FACTOR * guess.likeness, guessed=True)
@@ -256,17 +215,6 @@ class Asker:
         chosen = heapq.nsmallest(_MAX_GUESSES, (one for one in held if one[1]))
         return [_Guess(term, word, -unlike) for unlike, _, _, term, word in chosen]
 
-    def _split(self, word: str) -> list[tuple[str, int]]:
-        """Return two known words that together form the word: `signin` as `sign in`."""
-        for at in range(_MIN_SPLIT, len(word) - _MIN_SPLIT + 1):
-            left = self._term(word[:at])
-            right = None
-            if left is not None:
-                right = self._term(word[at:])
-            if left is not None and right is not None:
-                return [(word[:at], left), (word[at:], right)]
-        return []
-
     def _term(self, word: str) -> int | None:
         term = self._postings.ids.get(stem(word))
         if term is not None and self._postings.count(term):
@@ -286,19 +234,9 @@ class Asker:
         return self._spelling, None
 
 
-@cache
-def synonyms() -> Mapping[str, tuple[str, ...]]:
-    """Return the words of tools by the stem of a synonym; `benchmarks/search_synonyms.py` made the table."""
-    held = json.loads(Path(__file__).with_name("synonyms.json").read_text("utf-8"))
-    return {word: tuple(others) for word, others in held["synonyms"].items()}
-
-
 MIN_TYPO_LENGTH = 4
 _TWO_TYPOS_LENGTH = 8
-_TWO_INSIDE_LENGTH = 6
-"""Of a word with both ends right."""
-
-_MAX_ABBREVIATION = 5
+_MAX_ABBREVIATION = 4
 _VOWELS = frozenset("aeiou")
 
 
@@ -306,108 +244,56 @@ class Spelling:
     """Plain words of a vocabulary, found by similar spelling. Words are only ever added."""
 
     def __init__(self) -> None:
-        self._by_first: defaultdict[str, list[str]] = defaultdict(list)
-        self._by_first_three: defaultdict[str, list[str]] = defaultdict(list)
-        self._by_first_and_length: defaultdict[tuple[str, int], list[str]] = (
-            defaultdict(list)
-        )
-        self._by_last_and_length: defaultdict[tuple[str, int], list[str]] = defaultdict(
-            list
-        )
-        self._joined: dict[str, tuple[int, str]] = {}
+        self._by_first: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        self._by_last: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._seen: set[str] = set()
-        self._some: dict[tuple[str, str, int, int], list[str]] = WorkedOut(
-            self._words_of
-        )
 
     def add(self, words: Iterable[str]) -> None:
         """Add plain words; digits alone and words under three letters are no target of a correction."""
-        self._some.clear()
         new = {
             word for word in words if len(word) > 2 and not word.isdigit()
         } - self._seen
-        if not new:
-            return
         self._seen |= new
         # Copied in this order, so that words which are compared together lie one after the other in memory.
         for word in "\n".join(
             sorted(new, key=lambda word: (word[0], len(word), word))
-        ).split("\n"):
-            self._by_first[word[0]].append(word)
-            self._by_first_three[word[:3]].append(word)
-            self._by_first_and_length[word[0], len(word)].append(word)
-            self._by_last_and_length[word[-1], len(word)].append(word)
+        ).split():
+            self._by_first[word[0], len(word)].append(word)
+            self._by_last[word[-1], len(word)].append(word)
 
     def nearest(
         self, word: str, held: Collection[str] | None = None
     ) -> list[tuple[str, float]]:
         """Return the words with the fewest typos, with their likeness (0 to 1).
 
-        Allowed are one typo, or two in a long word, or two inside one.
+        Allowed are one typo, or two in a word of eight letters, and one end must be right. `held` restricts the words.
         """
         if len(word) < MIN_TYPO_LENGTH or any(char.isdigit() for char in word):
             return []
         from rapidfuzz.distance import OSA
         from rapidfuzz.process import extract
 
-        length, few = len(word), len(word) < _TWO_TYPOS_LENGTH
+        length = len(word)
         most = 2
-        if few:
+        if length < _TWO_TYPOS_LENGTH:
             most = 1
-
-        def within(most: int, words: Sequence[str]) -> list[tuple[str, float]]:
+        for words_of, end in ((self._by_first, word[0]), (self._by_last, word[-1])):
+            lengths = range(length - most, length + most + 1)
+            words = list(
+                chain.from_iterable(words_of.get((end, one), ()) for one in lengths)
+            )
             near = extract(
                 word, words, scorer=OSA.distance, score_cutoff=most, limit=None
             )
             if held is not None:
                 near = [one for one in near if one[0] in held]
-            return [
-                (other, 1 - distance / length)
-                for other, distance, _ in near
-                if distance == near[0][1]
-            ]
-
-        near = within(most, self._some[word[0], "", length, most])
-        if not near:
-            near = within(
-                most,
-                self._begun_otherwise(word)
-                if few
-                else self._some["", word[-1], length, most],
-            )
-        if near or not few or length < _TWO_INSIDE_LENGTH:
-            return near
-        return within(2, self._some[word[0], word[-1], length, 2])
-
-    def _begun_otherwise(self, word: str) -> list[str]:
-        """Return the words that one typo in the first letter makes this word of."""
-        rest, seen = word[1:], self._seen
-        near = [
-            letter + end
-            for end in (rest, word)
-            for letter in self._by_first
-            if letter + end in seen
-        ]
-        return near + [
-            other for other in (rest, word[1] + word[0] + word[2:]) if other in seen
-        ]
-
-    def _words_of(self, key: tuple[str, str, int, int]) -> list[str]:
-        """Return the words with this first letter, this last one ("": any), and about this length; how much about."""
-        first, last, length, about = key
-        lengths = range(length - about, length + about + 1)
-        if not first:
-            return list(
-                chain.from_iterable(
-                    self._by_last_and_length.get((last, one), ()) for one in lengths
-                )
-            )
-        begun = chain.from_iterable(
-            self._by_first_and_length.get((first, one), ()) for one in lengths
-        )
-        if last:
-            return [word for word in begun if word[-1] == last]
-        return list(begun)
+            if near:
+                return [
+                    (other, 1 - distance / length)
+                    for other, distance, _ in near
+                    if distance == near[0][1]
+                ]
+        return []
 
     def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
         """Return the words that a short word may abbreviate: `repo` repository, `msg` message, `db` database.
@@ -416,34 +302,22 @@ class Spelling:
         """
         if not 2 <= len(word) <= _MAX_ABBREVIATION or not word.isalpha():
             return []
-        begun = [
-            long
-            for long in self._by_first_three.get(word[:3], ())
-            if long.startswith(word)
+        longer = [
+            words
+            for (first, length), words in self._by_first.items()
+            if first == word[0] and length > len(word)
         ]
-        if held is not None:
-            begun = [long for long in begun if long in held]
+        known = [
+            long for long in chain.from_iterable(longer) if held is None or long in held
+        ]
+        begun = [long for long in known if long.startswith(word)]
         if begun or not _VOWELS.isdisjoint(word[1:]):
             return begun
-        holding = re.compile(f"^{'.*'.join(word)}.*$", re.MULTILINE).findall(
-            self._lines(word[0])
-        )
         return [
             long
-            for long in holding
-            if len(long) > len(word) + 1
-            and abbreviates(word, long)
-            and (held is None or long in held)
+            for long in known
+            if len(long) > len(word) + 1 and abbreviates(word, long)
         ]
-
-    def _lines(self, letter: str) -> str:
-        """Return the words that begin with the letter, one a line: a pattern looks through thousands in no time."""
-        words = self._by_first.get(letter, [])
-        count, lines = self._joined.get(letter, (0, ""))
-        if count != len(words):
-            lines = "\n".join(words)
-            self._joined[letter] = len(words), lines
-        return lines
 
 
 def abbreviates(short: str, long: str) -> bool:

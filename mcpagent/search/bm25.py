@@ -11,22 +11,16 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
+from mcpagent.search.constants import FITTED
 from mcpagent.search.postings import GAIN, Postings
 
 _CHECKED_FROM = 300
 """Postings of a term from which it is worth checking whether they can still matter."""
 
-_FEW_TERMS = 12
-_MINOR = 0.5
-"""Factor up to which a wanted term is only another reading of a word."""
-
-_NEARLY = 0.999
-"""For sums of the same numbers in another order."""
-
-NAME_COVERAGE = 0.2
+NAME_COVERAGE = FITTED["words"]["name coverage"]
 """How much higher a tool scores whose whole name is in the query."""
 
 
@@ -84,18 +78,6 @@ def best(
         )
         scores |= kept
         highest = sorted(kept.values(), reverse=True)[:candidates]
-    low = min(highest[0] / 2, highest[limit - 1] if len(highest) >= limit else 0.0)
-    high = (
-        number
-        for number, score in (kept if low >= highest[-1] else scores).items()
-        if score >= low
-    )
-    others = _other_tools_of_a_server(postings, scores, high, wanted, worths)
-    if others and len(others) < len(scores):
-        scores = {
-            number: score for number, score in scores.items() if number not in others
-        }
-        kept, highest = _best_of(scores, candidates)
     # What the name can still add must not decide who is looked at.
     lowest = 0.0
     if len(highest) >= limit:
@@ -114,50 +96,6 @@ def best(
     }
     _lift_named(postings, top, said)
     return Hits(top)
-
-
-def _other_tools_of_a_server(
-    postings: Postings,
-    scores: Mapping[int, float],
-    high: Iterable[int],
-    wanted: Mapping[int, float],
-    worths: Mapping[int, float],
-) -> set[int]:
-    """Return the tools that have wanted words only in the description that all tools of their server share.
-
-    Returns none if that description has all wanted words, if no such tool is among the `high` ones, or if the query has
-    too many terms for this check.
-    """
-    if len(wanted) > _FEW_TERMS:
-        return set()
-    terms = postings.terms
-    shared = {term: served for term in wanted if (served := terms[term].from_server)}
-    if not shared:
-        return set()
-    main = {
-        term
-        for term, factor in wanted.items()
-        if factor > _MINOR and postings.count(term)
-    }
-    most = sum([worths[term] for term in shared]) * GAIN
-
-    def is_other(number: int) -> bool:
-        score = scores[number]
-        if score > most:
-            return False
-        held = {
-            term
-            for term, served in shared.items()
-            if any(_place(numbers, number) >= 0 for numbers in served)
-        }
-        return not main <= held and score * _NEARLY <= sum(
-            postings.weight(term, number) * worths[term] for term in held
-        )
-
-    if not any(map(is_other, high)):
-        return set()
-    may_be = set(chain.from_iterable(chain.from_iterable(shared.values())))
-    return set(filter(is_other, scores.keys() & may_be))
 
 
 def _lift_named(
@@ -194,7 +132,7 @@ def _scores(
     best, read, most = 0.0, 0, 0.0
     left = -sum([bound for bound, _, _ in bounds]) * GAIN
     for place, (bound, _, term) in enumerate(bounds):
-        _, length, lists, _ = terms[term]
+        _, length, lists = terms[term]
         if place:
             few = length <= _CHECKED_FROM or left >= most
             if not few:
@@ -255,14 +193,6 @@ def _scores_of(
 def _leave_out(scores: dict[int, float], gone: AbstractSet[int]) -> None:
     for number in scores.keys() & gone:
         del scores[number]
-
-
-def _place(numbers: Sequence[int], number: int) -> int:
-    """Return the index of a number in a sorted list; -1 if it is missing."""
-    at = bisect_left(numbers, number)
-    if at < len(numbers) and numbers[at] == number:
-        return at
-    return -1
 
 
 def _best_of(

@@ -1,7 +1,7 @@
 """Example requests of tools, in their users' words: searched with each tool, and never shown to a model.
 
-They come from the caller that creates the index, from a file that a model wrote once (`mcpagent tools describe`), or
-from this package, for the bundled server and well-known public ones.
+They come from the caller that creates the index, from a file of the user (`mcpagent tools examples`), and from this
+package, for the bundled server and well-known public ones.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,14 +34,18 @@ _SHIPPED = Path(__file__).with_name("example_requests.json")
 
 
 def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
-    """Return a lookup by "server.tool", by offered name or by `content_key`, with the shipped examples as fallback."""
+    """Return a lookup by "server.tool" or offered name, then by `content_key`, then of the shipped examples."""
     if not given:
         return shipped_examples
 
     def examples(tool: ToolDefinition) -> Sequence[str]:
-        named = given.get(f"{tool.server}.{local_name(tool)}") or given.get(tool.name)
-        found = named or given.get(content_key(tool)) or shipped_examples(tool)
-        return [text[:LONGEST_EXAMPLE] for text in found[:MOST_EXAMPLES]]
+        named = (
+            given.get(f"{tool.server}.{local_name(tool)}") or given.get(tool.name) or ()
+        )
+        found = dict.fromkeys(
+            [*named, *given.get(content_key(tool), ()), *shipped_examples(tool)]
+        )
+        return [text[:LONGEST_EXAMPLE] for text in islice(found, MOST_EXAMPLES)]
 
     return examples
 
@@ -95,7 +100,7 @@ def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def write_examples(path: Path, examples: Mapping[str, Sequence[str]]) -> None:
-    """Write requests by `content_key`, readable by the user only. Raises `OSError` if that fails."""
+    """Write requests by their keys, readable by the user only. Raises `OSError` if that fails."""
     held = {key: list(examples[key]) for key in sorted(examples)}
     write_whole(
         path, json.dumps({"examples": held}, ensure_ascii=False, indent=1).encode()

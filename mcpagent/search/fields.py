@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from mcpagent.search.constants import FITTED
 from mcpagent.values.messages import ToolDefinition
 
 MAX_TEXT = 2048
@@ -36,20 +37,13 @@ class FieldWeight:
 
 
 WEIGHTS: Mapping[str, FieldWeight] = {
-    "name": FieldWeight(2.1, 0.5, 3.0),
-    "title": FieldWeight(1.0, 0.5, 3.0),
-    "description": FieldWeight(1.0, 0.5, 16.0),
-    "server": FieldWeight(1.0, 0.5, 1.5),
-    "parameter": FieldWeight(0.7, 0.1, 5.0),
-    "parameter description": FieldWeight(0.4, 0.45, 25.0),
-    "value": FieldWeight(0.3, 0.6, 6.0),
-    "example": FieldWeight(0.6, 0.5, 30.0),
-    "tag": FieldWeight(0.5, 0.5, 2.0),
-    "server description": FieldWeight(0.3, 0.6, 12.0),
+    field: FieldWeight(
+        weight,
+        FITTED["field length normalization"][field],
+        FITTED["field usual words"][field],
+    )
+    for field, weight in FITTED["field weights"].items()
 }
-
-OF_THE_SERVER = frozenset(("server", "server description"))
-"""Fields that all tools of a server share."""
 
 
 def local_name(tool: ToolDefinition) -> str:

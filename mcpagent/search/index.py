@@ -19,9 +19,10 @@ from mcpagent.errors import ConfigError, InputError
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import best as best_by_words
+from mcpagent.search.constants import FITTED
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.indexed import Indexed
-from mcpagent.search.learning import SearchHistory
+from mcpagent.search.learning import MOST_RAISED, SearchHistory, Uses
 from mcpagent.search.meaning.embedding import Embedder
 from mcpagent.search.meaning.vectors import vectors_for
 from mcpagent.search.query import (
@@ -47,7 +48,6 @@ from mcpagent.search.result import (
     taking_turns,
 )
 from mcpagent.search.strength import MIN_STRENGTH, cutoffs
-from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.words import written_words
 from mcpagent.utilities.text.foreign_patterns import PatternError
 from mcpagent.utilities.text.safe_text import safe_line
@@ -62,7 +62,7 @@ USUAL_LIMIT = 5
 """Tools of one result, if nobody says how many."""
 
 _EXACT_SCORE = 1000.0
-_SURE_OF_REQUEST = 3.0
+_SURE_OF_REQUEST = FITTED["request chance"]["sure"]
 """Odds that a part of a prompt is its request, below which no match for it is sure."""
 
 _NAME_LIKENESS = 80.0
@@ -75,10 +75,12 @@ class ToolIndex:
     """The searchable tools, and the search over them.
 
     `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with word vectors, needs
-    `mcpagent[semantic]`), "multilingual" (with a sentence encoder of 16 languages, needs `mcpagent[multilingual]`),
-    "auto" ("hybrid" if that is installed, else "bm25"), "regex" (every query is a pattern), or your own function
-    `(query, tools) -> names`, sync or async. `embedder` replaces the model of "hybrid": an `EmbeddingsEndpoint` or any
-    function from texts to vectors. `cache_folder` stores its vectors, and the index of a large catalogue, between runs.
+    `mcpagent[semantic]`), "sentences" (with an English sentence encoder), "multilingual"
+    (with one of 16 languages, needs `mcpagent[multilingual]`), "auto" ("hybrid" if that is installed, else "bm25"; for
+    up to 100 tools also with a sentence encoder that is installed, but not for prompts), "regex" (every query is a
+    pattern), or your own function `(query, tools) -> names`, sync or async. `embedder` replaces the model of
+    "hybrid": an `EmbeddingsEndpoint` or any function from texts to vectors. `cache_folder` stores its vectors, and the
+    index of a large catalogue, between runs.
     `server_descriptions` are searched with each server's tools. `min_strength` is the strength that the best match
     needs for a result's `confidence` to be "high"; with 0 it is always "high". Its default comes from
     `benchmarks/search_threshold.py`; it is 0 with an embedder of your own, whose cosines are not calibrated. `history`
@@ -229,7 +231,9 @@ class ToolIndex:
         with self._lock:
             self._held.settle()
         begun = SearchResult(text[:MAX_SELECTION], least=self._min_strength)
-        return self._search_prompt(begun, text, limit or USUAL_LIMIT, server)
+        return self._search_prompt(
+            begun, text, limit or USUAL_LIMIT, server, is_prompt=True
+        )
 
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Return the offered names most like this one, for "did you mean"."""
@@ -292,7 +296,13 @@ class ToolIndex:
         return self._search_prompt(begun, text, limit, server)
 
     def _search_prompt(
-        self, begun: SearchResult, text: str, limit: int, server: str | None
+        self,
+        begun: SearchResult,
+        text: str,
+        limit: int,
+        server: str | None,
+        *,
+        is_prompt: bool = False,
     ) -> SearchResult:
         """The tools for the request in the text, which may have other text pasted around it."""
         candidates = candidates_in(text)
@@ -305,7 +315,9 @@ class ToolIndex:
                         f"only the first {MAX_WORDS} words were searched",
                     ),
                 )
-            return self._search_text(begun, candidates[0].text, limit, server)
+            return self._search_text(
+                begun, candidates[0].text, limit, server, is_prompt=is_prompt
+            )
         if not candidates:
             return begun
         with self._lock:
@@ -315,7 +327,9 @@ class ToolIndex:
             ]
         requests, odds = requests_among(judged)
         results = [
-            self._search_text(replace(begun, query=one), one, limit, server)
+            self._search_text(
+                replace(begun, query=one), one, limit, server, is_prompt=is_prompt
+            )
             for one in requests
         ]
         if len(results) == 1:
@@ -381,6 +395,7 @@ class ToolIndex:
         server: str | None,
         *,
         names_too: bool = True,
+        is_prompt: bool = False,
     ) -> SearchResult:
         named = {}
         if names_too:
@@ -388,7 +403,12 @@ class ToolIndex:
         said = signs_said(text[:MAX_QUERY])
         with self._lock:
             return self._search_words(
-                begun, f"{text} {said}".rstrip(), limit, server, named
+                begun,
+                f"{text} {said}".rstrip(),
+                limit,
+                server,
+                named,
+                is_prompt=is_prompt,
             )
 
     def _servers(self) -> list[str]:
@@ -497,6 +517,8 @@ class ToolIndex:
         limit: int,
         server: str | None,
         named: Mapping[int, str],
+        *,
+        is_prompt: bool,
     ) -> SearchResult:
         matches = [
             self._match(number, _EXACT_SCORE, word) for number, word in named.items()
@@ -510,10 +532,10 @@ class ToolIndex:
             only = None
         else:
             only = self._held.numbers.get(server, {}).values()
-        ranking, notes = (
-            self._held.ranker.rank(text, limit + len(named), only),
-            [*begun.notes],
+        ranking = self._held.ranker.rank(
+            text, limit + len(named), only, is_prompt=is_prompt
         )
+        notes = [*begun.notes]
         if favours := self._favours(text, only, notes):
             ranking = self._held.ranker.favour(ranking, favours)
         asked = ranking.asked
@@ -598,9 +620,7 @@ class ToolIndex:
         if self._uses is None:
             return {}
         try:
-            favours = self._uses.scores(
-                text, self._held.postings.rarity_of_word, self._held.vectors
-            )
+            favours = self._uses.scores(text, self._held.postings.rarity_of_word)
         except (sqlite3.Error, OSError) as error:
             notes.append(
                 f"searched without the history of earlier searches: {safe_line(str(error))}"

@@ -1,18 +1,21 @@
 """Learn from use, opt-in and local: record the tools found, added and called successfully after each query.
 
-`mcpagent.search.uses` computes from these records which tools rank higher for a similar query.
+`Uses` computes from these records which tools rank higher for a similar query.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mcpagent.search.constants import FITTED
 from mcpagent.search.words import terms, written_words
 from mcpagent.utilities.filesystem.bounded_files import check_own
 from mcpagent.utilities.filesystem.file_changes import make_private
@@ -52,6 +55,16 @@ _CALLED, _ADDED = 1.0, 0.2
 
 HALF_LIFE_SECONDS = 90 * 24 * 3600.0
 """After so long without another, a use counts half."""
+
+
+MOST_RAISED = 3
+"""Tools that one search raises: among five shown, two places at least stay as they were without any history."""
+
+_ONCE = FITTED["learned"]["once"]
+"""Worth of uses that counts half: a tool used a hundred times is not raised higher than one used ten times."""
+
+_SAME = FITTED["learned"]["same words"]
+"""Likeness from which a query counts as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +189,15 @@ class SearchHistory:
             )
             return [Use(query, _read(tool), *counts) for query, tool, *counts in rows]
 
+    def forget(self, tool: ToolKey, queries: Iterable[str]) -> None:
+        """Delete the records of a tool after these queries."""
+        rows = [(json.dumps(tool), query) for query in queries]
+        with closing(self._open()) as connection, connection:
+            connection.executemany(
+                "DELETE FROM uses WHERE tool = ? AND query = ?", rows
+            )
+        self.changes += 1
+
     def clear(self) -> int:
         """Delete all records; return their number."""
         count = len(self.uses())
@@ -197,6 +219,47 @@ class SearchHistory:
             connection.close()
             raise
         return connection
+
+
+class Uses:
+    """The searches of a history, compared by words."""
+
+    def __init__(self, history: SearchHistory) -> None:
+        self._history = history
+        self._read_at = -1
+        self._worth: dict[str, dict[ToolKey, float]] = {}
+        self._lock = threading.Lock()
+
+    def scores(self, text: str, rarity: Callable[[str], float]) -> dict[ToolKey, float]:
+        """Return a score by tool, above 0 to 1, the highest first: the share of similar queries that led to its call.
+
+        `rarity` returns the rarity of a term. Raises `sqlite3.Error` or `OSError` if the history cannot be read.
+        """
+        with self._lock:
+            self._read()
+            worths = self._worth
+        rarities = {word: rarity(word) for word in sorted(remembered_words(text))}
+        whole = sum(rarities.values()) or 1.0
+        found: defaultdict[ToolKey, float] = defaultdict(float)
+        for word, rare in rarities.items():
+            for tool, worth in worths.get(word, {}).items():
+                found[tool] += rare / whole * worth / (worth + _ONCE)
+        ranked = sorted(found.items(), key=lambda one: (-one[1], str(one[0])))
+        return {tool: min(share / _SAME, 1.0) for tool, share in ranked}
+
+    def _read(self) -> None:
+        """Read the history again if it changed: the worth of each word's uses by tool."""
+        if self._read_at == self._history.changes:
+            return
+        now = self._history.clock()
+        worths: defaultdict[str, defaultdict[ToolKey, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
+        for use in self._history.uses():
+            for word in remembered_words(use.query):
+                worths[word][use.tool] += use.worth(now)
+        self._worth = {word: dict(tools) for word, tools in worths.items()}
+        self._read_at = self._history.changes
 
 
 def _read(text: str) -> ToolKey:

@@ -14,25 +14,26 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain, compress, islice
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS
+from mcpagent.search.constants import FITTED
+from mcpagent.search.fields import WEIGHTS
 from mcpagent.search.words import name_words, terms, words_of_all, written_words
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-K1 = 1.2
+K1 = FITTED["words"]["k1"]
 """How soon more occurrences of a term stop counting."""
 
 GAIN = K1 + 1
 """What no weight reaches."""
 
-_LONG = 16.0
+_LONG = FITTED["words"]["long"]
 """How many times longer than usual a field may be before all that is more counts fully against it."""
 
-_MOST_REPEATED = 6
+_MOST_REPEATED = int(FITTED["words"]["repeated"])
 """Occurrences of a term in one field that count."""
 
-_MOST_TERMS = 220
+_MOST_TERMS = FITTED["words"]["terms"]
 """Different terms that hardly any tool has more of: one that does says everything, and each term less."""
 
 _UNITS = {
@@ -66,14 +67,12 @@ Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
 class Term(NamedTuple):
     """The data of a term that a search needs.
 
-    `rarity`; `held`, the number of tools with the term, removed ones included; `lists`; and `from_server`, the lists of
-    tools that have the term only in their server's description.
+    `rarity`; `held`, the number of tools with the term, removed ones included; and `lists`.
     """
 
     rarity: float
     held: int
     lists: tuple[Lists, ...]
-    from_server: tuple[Sequence[int], ...]
 
 
 _NONE: Lists = (array("I"), array("f"))
@@ -99,13 +98,10 @@ class Postings:
         self.changes = 0
         self.placed: dict[int, Lists] = WorkedOut(lambda _term: _NONE)
         """The lists that are read in place."""
-        self.placed_from_server: dict[int, Sequence[int]] = {}
-        """The tools, in order, that hold a term only in what describes their server."""
         self._added: dict[int, tuple[array[int], array[float]]] = WorkedOut(
             lambda _term: (array("I"), array("f"))
         )
         """The lists of tools that were added since."""
-        self._from_server: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
         self.gone: set[int] = set()
         """Removed tools that stand in lists all the same."""
         self._gone_of: dict[int, int] = {}
@@ -119,14 +115,12 @@ class Postings:
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Index the (field, text) pairs of one tool; `number` must be higher than all before."""
         added = self._added
-        frequencies, own = self._frequencies(texts)
+        frequencies = self._frequencies(texts)
         gain = _gain(len(frequencies))
         for term, frequency in frequencies.items():
             tools, weights = added[term]
             tools.append(number)
             weights.append(frequency * gain / (frequency + K1))
-        for term in islice(frequencies, own, None):
-            self._from_server[term].append(number)
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
         said = [
             word
@@ -143,7 +137,7 @@ class Postings:
     def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
         """Remove a tool that was added with these texts."""
         gone = self._gone_of
-        for term in self._frequencies(texts)[0]:
+        for term in self._frequencies(texts):
             gone[term] = gone.get(term, 0) + 1
         self.gone.add(number)
         self.names.pop(number, None)  # those of a file come when asked for
@@ -167,27 +161,16 @@ class Postings:
                 for number, weight in zip(numbers, weights, strict=True)
                 if number not in gone
             ]
-            served = [
-                number
-                for numbers in self.from_server(term)
-                for number in numbers
-                if number not in gone
-            ]
             self._added[term] = (
                 array("I", (number for number, _ in held)),
                 array("f", (weight for _, weight in held)),
             )
-            self._from_server[term] = array("I", served)
-        self.placed, self.placed_from_server = WorkedOut(lambda _term: _NONE), {}
+        self.placed = WorkedOut(lambda _term: _NONE)
         self.gone, self._gone_of = set(), {}
 
     def lists(self, term: int) -> tuple[Lists, Lists]:
         """Return the list read in place, and the list of tools added since, with higher numbers; see `holding`."""
         return self.placed[term], self._added[term]
-
-    def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the tools, in order, with the term only in their server's description; two lists as in `lists`."""
-        return self.placed_from_server.get(term, ()), self._from_server[term]
 
     def holding(self, term: int) -> list[int]:
         """Return the tools that hold the term, in order."""
@@ -210,8 +193,7 @@ class Postings:
         lists = self.lists(term)
         count = len(lists[0][0]) + len(lists[1][0])
         rarity = self.rarity_of(count - self._gone_of.get(term, 0))
-        served = tuple(one for one in self.from_server(term) if one)
-        return Term(rarity, count, tuple(one for one in lists if one[0]), served)
+        return Term(rarity, count, tuple(one for one in lists if one[0]))
 
     def rarity(self, term: int) -> float:
         """Return the term's inverse document frequency."""
@@ -252,7 +234,7 @@ class Postings:
 
     def weights_of(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
         """Return the weight of each term in a tool with these texts, without its rarity."""
-        found = self._frequencies(texts)[0]
+        found = self._frequencies(texts)
         gain = _gain(len(found))
         weights = array(
             "f", [frequency * gain / (frequency + K1) for frequency in found.values()]
@@ -277,12 +259,9 @@ class Postings:
         known = self.terms
         return {term: known[term].rarity * factor for term, factor in factors.items()}
 
-    def _frequencies(
-        self, texts: Sequence[tuple[str, str]]
-    ) -> tuple[dict[int, float], int]:
-        """Return the terms' weighted frequencies, and the number of leading terms from the tool's own texts."""
+    def _frequencies(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
+        """Return the terms' weighted frequencies."""
         found: dict[int, float] = {}
-        own = 0
         known, get = self.words.__getitem__, found.get
         for (field, _), words in zip(
             texts, words_of_all([text for _, text in texts]), strict=True
@@ -293,9 +272,7 @@ class Postings:
                 unit *= most / len(words)
             for term, count in Counter(chain.from_iterable(map(known, words))).items():
                 found[term] = get(term, 0.0) + unit * min(count, _MOST_REPEATED)
-            if field not in OF_THE_SERVER:
-                own = len(found)
-        return found, own
+        return found
 
     def _terms_of(self, word: str) -> tuple[int, ...]:
         ids, spelled, numbers = self.ids, self.spelled, list[int]()
@@ -346,19 +323,4 @@ class PostingsOfSome(Postings):
                 weights.extend(compress(values, are_held(numbers)))
             return tools, weights
 
-        def from_server(term: int) -> array[int]:
-            return array(
-                "I",
-                chain(
-                    *(
-                        compress(numbers, are_held(numbers))
-                        for numbers in whole.from_server(term)
-                    )
-                ),
-            )
-
-        self.placed, self._served = WorkedOut(lists), WorkedOut(from_server)
-
-    def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the tools as postings of these tools alone would."""
-        return self._served[term], ()
+        self.placed = WorkedOut(lists)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
+from mcpagent.search.constants import FITTED
 from mcpagent.search.meaning.embedding import EmbeddingError
 from mcpagent.search.meaning.vectors import Vector, Vectors
 from mcpagent.search.postings import Postings
@@ -22,25 +23,25 @@ from mcpagent.utilities.text.safe_text import safe_line
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
 """Half of the candidates are fused with as many that are close in meaning."""
 
-_STRONG = 3.0
+_STRONG = FITTED["fusion"]["strong"]
 """Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
 of few words one less is enough: who asks with one word wants the tools that hold it."""
 
-_ASKED_BEFORE, _LIKE_ASKED = 0.8, 0.25
+_ASKED_BEFORE, _LIKE_ASKED = FITTED["learned"]["sure"], FITTED["learned"]["like"]
 """How like an earlier query one must be for the tool that served it to be sure, and to be worth a look."""
 
-_SAME_ASKED, _SOMEWHAT = 0.95, 0.12
+_SAME_ASKED, _SOMEWHAT = FITTED["learned"]["same"], FITTED["learned"]["lift"]
 """How like an earlier query one must be for the tool that served it to rise above all, and how much it rises else: so
 little that tools that were never used keep their places (`benchmarks/search_learning.py`)."""
 
-_NEED_WEIGHT = 0.5
+_NEED_WEIGHT = FITTED["needs"]["weight"]
 _TELLING_PART = 0.0005
 """Least part of a score that is given as a reason: it rounds to something."""
 
-_NEED_RARITY = 8.0
+_NEED_RARITY = FITTED["needs"]["rarity"]
 """Rarity that the words of a clause must add up to before it counts as a need of its own."""
 
-_ANSWERED = 0.8
+_ANSWERED = FITTED["needs"]["answered"]
 """Best score of a need, for each unit of its words' rarity: a tool that holds a word scores about once its rarity."""
 
 _MAX_NEEDS = 6
@@ -135,9 +136,22 @@ class Ranker:
         return form._replace(covered=covered, missing=missing)
 
     def rank(
-        self, text: str, limit: int, only: Collection[int] | None = None
+        self,
+        text: str,
+        limit: int,
+        only: Collection[int] | None = None,
+        *,
+        is_prompt: bool = False,
     ) -> Ranking:
-        """Return the best `limit` tools and more; `only` restricts the tools."""
+        """Return the best `limit` tools and more; `only` restricts the tools. A prompt takes the quick vectors."""
+        if is_prompt or self._vectors is None:
+            best = None
+        else:
+            best = self._vectors.best()
+        if best is not None:
+            return Ranker(self._postings, best, self.asker).rank(
+                text, limit, only, is_prompt=True
+            )
         needs, asked = self._needs(text, limit, only), self.ask(text)
         vectors, notes = self._embedded(
             [(text, asked), *((need.text, need.asked) for need in needs)]

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from operator import mul
 from typing import NamedTuple
 
+from mcpagent.search.constants import FITTED
+
 MAX_PROMPT = 100_000
 """Characters of a prompt that are read, half of them at each end."""
 
@@ -23,7 +25,7 @@ spaces."""
 _WHOLE_WORDS = 40
 """A prompt of so few words is searched as a whole, and so is one line of any length."""
 
-_SECOND = 0.15
+_SECOND = FITTED["request chance"]["second"]
 """Chance from which on another part of the prompt is searched too."""
 
 _MOST_BLOCKS = 24
@@ -91,21 +93,7 @@ class RequestForm(NamedTuple):
     """Share of its words that no tool has."""
 
 
-_WEIGHTS = RequestForm(
-    length=0.23,
-    too_long=-1.14,
-    too_short=-1.75,
-    odd_signs=-2.66,
-    glued=-0.21,
-    pasted=-2.33,
-    ends_open=-0.99,
-    alike=-0.71,
-    question=2.17,
-    middle=-1.11,
-    line=0.23,
-    covered=3.2,
-    missing=-3.16,
-)
+_WEIGHTS = RequestForm(**FITTED["request"])
 
 
 class Candidate(NamedTuple):

@@ -12,7 +12,9 @@ from typing import Literal, TypeAlias, get_args
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
 
-RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid", "multilingual"]
+RankingName: TypeAlias = Literal[
+    "auto", "regex", "bm25", "hybrid", "sentences", "multilingual"
+]
 """How tools are ranked (`ToolIndex`)."""
 
 How: TypeAlias = Literal["exact", "regex", "ranked", "fuzzy", "closest", "none"]

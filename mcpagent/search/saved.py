@@ -1,9 +1,8 @@
 """Store postings on disk: a large catalogue that was indexed once is read back in a tenth of the time.
 
 A file is named after a hash of the indexed texts and of the indexing method. It contains the length of its JSON header
-(8 bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), the numbers of
-the tools that have a term only through their server (uint32), and the terms of each tool's name (uint32). These are
-read in place, from memory that all processes with the same catalogue share.
+(8 bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), and the terms of
+each tool's name (uint32). These are read in place, from memory that all processes with the same catalogue share.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ logger = logging.getLogger("mcpagent")
 FEWEST_TOOLS = 300
 """Tools from which a file is worth its writing."""
 
-_FORMAT = 4
+_FORMAT = 5
 _KEPT_FILES = 8
 
 
@@ -75,9 +74,8 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(bytes(data[8:start]))
         counts: list[int] = header["counts"]
-        shared: dict[str, int] = header["from_server"]
         terms = {term: number for number, term in enumerate(header["terms"])}
-        sizes = [counts, counts, list(shared.values()), header["names"]]
+        sizes = [counts, counts, header["names"]]
         ends = list(accumulate((4 * sum(one) for one in sizes), initial=start))
         if (header["size"], len(counts), len(sizes[-1]), ends[-1]) != (
             size,
@@ -86,21 +84,14 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
             len(data),
         ):
             raise ValueError("the sizes in it do not fit")
-        kinds: tuple[Literal["I", "f"], ...] = ("I", "f", "I", "I")
+        kinds: tuple[Literal["I", "f"], ...] = ("I", "f", "I")
         parts = [
             data[at:end].cast(kind)
             for at, end, kind in zip(ends, ends[1:], kinds, strict=False)
         ]
         words = {word: tuple(ids) for word, ids in header["words"].items()}
-        _check(
-            [*chain.from_iterable(words.values()), *map(int, shared)],
-            parts,
-            len(terms),
-            size,
-        )
-        tools, weights, from_server, names = (
-            _Lists(*one) for one in zip(parts, sizes, strict=True)
-        )
+        _check(list(chain.from_iterable(words.values())), parts, len(terms), size)
+        tools, weights, names = (_Lists(*one) for one in zip(parts, sizes, strict=True))
         postings = Postings()
         postings.size = size
         postings.ids.update(terms)
@@ -108,9 +99,6 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings.spelled = list(terms)
         postings.placed = WorkedOut(lambda term: (tools.at(term), weights.at(term)))
         postings.names = WorkedOut(names.at)
-        postings.placed_from_server = {
-            int(term): from_server.at(place) for place, term in enumerate(shared)
-        }
     except FileNotFoundError:
         return None
     except (
@@ -131,14 +119,14 @@ def _check(
     terms: Sequence[int], parts: Sequence[memoryview[Any]], known: int, size: int
 ) -> None:
     """Raise `ValueError` for an invalid term or tool number, because lookups do not check them."""
-    tools, weights, from_server, names = parts
+    tools, weights, names = parts
     if (
         set(map(type, terms)) - {int}
         or min(terms, default=0) < 0
         or max(chain(terms, names), default=-1) >= known
     ):
         raise ValueError("a term in it does not fit")
-    if max(chain(tools, from_server), default=-1) >= size:
+    if max(tools, default=-1) >= size:
         raise ValueError("a tool in it does not fit")
     if not math.isfinite(sum(weights)):
         raise ValueError("a weight in it does not fit")
@@ -165,27 +153,18 @@ def save_postings(folder: Path, key: str, postings: Postings) -> None:
     """Save the postings; ignore a folder that is not writable. Only the last few files are kept."""
     terms = range(len(postings.spelled))
     lists: list[Any] = [postings.lists(term)[1] for term in terms]
-    shared: dict[int, Any] = {
-        term: tools for term in terms if (tools := postings.from_server(term)[1])
-    }
     header = {
         "size": postings.size,
         "terms": postings.spelled,
         "words": postings.words,
         "names": [len(terms) for terms in postings.names.values()],
         "counts": [len(tools) for tools, _ in lists],
-        "from_server": {term: len(tools) for term, tools in shared.items()},
     }
     text = json.dumps(header).encode()
     content = len(text).to_bytes(8, "little") + text
     names = array("I", chain.from_iterable(postings.names.values()))
     content += b"".join(
-        [
-            *(tools for tools, _ in lists),
-            *(weights for _, weights in lists),
-            *shared.values(),
-            names,
-        ]
+        [*(tools for tools, _ in lists), *(weights for _, weights in lists), names]
     )
     with contextlib.suppress(OSError):
         write_whole(_path(folder, key), content, is_cache=True)

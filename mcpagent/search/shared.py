@@ -17,12 +17,11 @@ from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
 from mcpagent.search.index import Strategy, ToolIndex
 from mcpagent.search.indexed import Indexed, garbage_collection_paused
-from mcpagent.search.learning import SearchHistory
+from mcpagent.search.learning import SearchHistory, Uses
 from mcpagent.search.meaning.vectors import Vectors, VectorsOfSome, vectors_for
 from mcpagent.search.named import NamedOfSome
 from mcpagent.search.postings import PostingsOfSome, WorkedOut
 from mcpagent.search.ranking import Ranker
-from mcpagent.search.uses import Uses
 from mcpagent.search.words import pieces, written_words
 from mcpagent.values.messages import ToolDefinition
 

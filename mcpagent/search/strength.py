@@ -8,58 +8,47 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
 from collections.abc import Iterable, Mapping
+from operator import mul
 from typing import NamedTuple
 
 from mcpagent.search.asked import Asked
+from mcpagent.search.constants import FITTED
 from mcpagent.search.postings import Postings
 from mcpagent.search.result import Odds
 from mcpagent.search.words import plain, written_words
 
-MIN_STRENGTH = 4.0
-"""Odds below which a match is weak: four in five, if both kinds of requests are as frequent. It is shown then all the
-same, so being strict costs no match."""
+MIN_STRENGTH = FITTED["odds"]["sure"]
+"""Odds below which a match is weak, if both kinds of requests are as frequent. It is shown then all the same, so being
+strict costs no match."""
 
-_FITS = 0.5
+_FITS = FITTED["odds"]["fits"]
 """Share of the best score below which a match is weak."""
 
-_LIKELY, _POSSIBLE = 0.5, 0.08
+_LIKELY, _POSSIBLE = FITTED["odds"]["likely"], FITTED["odds"]["possible"]
 """Chance of a tool to be the one that is meant, from which it is likely, and from which it is possible."""
 
 _NO_ODDS = 1e-9
 _SURE = 4.0
 """Logarithm of the odds of the best match from which on they say no more."""
 
-_COVERED = 0.75
-_TELLING = 0.5
-"""Share of a query's words that must say something before being wholly covered makes a match sure."""
-
-_LIKELY_GUESS = 0.6
-"""Factor of a guess from which it covers a word: one typo in four letters, or two in eight."""
-
-_SEVERAL = 2
-"""So many words that say something are enough, however long the sentence around them."""
+_MOST_COVERED = 1.2
 
 _MANY_TOOLS = 500
 """In smaller catalogues no word is rare, so that scores stay lower."""
-
-_QUESTION = re.compile(
-    r"\W*(?:(?:in |at |to |for |with |from )?(?:what|which|whom)|who|whose|when|where|why|how|is|are|do|does|did"
-    r"|tell|explain|name|say|respond|answer|act as|pretend|imagine|ignore|disregard|forget|reveal|from now on"
-    r"|you are|i feel|let us|let's)\b",
-    re.IGNORECASE,
-)
 
 
 class Evidence(NamedTuple):
     """The features of the best match for the regression; also used for their weights."""
 
+    intercept: float
+    """1."""
+
     score: float
     """Logarithm of the best BM25 score in units of the rarest word there can be."""
 
-    question: float
-    """1 for a question or what else asks for words, which is mostly answered, not acted on."""
+    covered: float
+    """Share of what is asked that the best tool has, at most `_MOST_COVERED`."""
 
     few_tools: float
     """0 from 500 tools on, more the fewer there are."""
@@ -72,51 +61,55 @@ class Evidence(NamedTuple):
     may be no typo, many are."""
 
     words: float
-    """Logarithm of how many words the text has, and one."""
+    """Logarithm of how many words say something, and one."""
+
+    silent: float
+    """Share of the words that say nothing: more of a question or of talk than of an order."""
 
     meaning: float = 0.0
     """The highest cosine."""
 
 
-_BY_WORDS = (-3.65, Evidence(2.86, -2.72, 4.22, -4.31, -2.28, 1.90))
-"""Intercept and weights."""
-
-
 class Cosines(NamedTuple):
     """The calibration of a model's cosines; models differ in the cosines of similar and of unrelated texts.
 
-    `same`: from here on a match is sure without a common word. `like`: from here on a tool without a common word is a
-    candidate. Over 1,220 tools, nine of ten requests that no tool serves stay below it for words, half of them for
-    sentences. `weight`: the weight of the closest tool by cosine, relative to 1 for the best by words.
+    `like`: from here on a tool without a common word is a candidate. Over 1,220 tools, nine of ten requests that no
+    tool serves stay below it for words, half of them for sentences. `weight`: the weight of the closest tool by cosine,
+    relative to 1 for the best by words.
     """
 
-    same: float
     like: float
     weight: float
-    intercept: float
     weights: Evidence
 
 
-OF_WORDS = Cosines(
-    0.6, 0.35, 0.6, -7.31, Evidence(2.68, -2.97, 4.79, -2.32, 0.67, 2.02, meaning=9.40)
-)
+def _of(group: str, odds: str) -> Cosines:
+    return Cosines(
+        FITTED["least cosine"][group], FITTED["fusion"][group], Evidence(**FITTED[odds])
+    )
+
+
+_BY_WORDS = Evidence(**FITTED["odds by words"])
+"""Weights without vectors."""
+
+OF_WORDS = _of("words", "odds with word vectors")
 """Of means of word vectors, and of models that nobody has measured."""
 
-OF_SENTENCES = Cosines(
-    0.56,
-    0.3,
-    1.0,
-    -11.84,
-    Evidence(3.25, -2.95, 4.19, -1.03, 2.91, 3.20, meaning=12.54),
-)
+OF_SENTENCES = _of("sentences", "odds with sentences")
+"""Of the English sentence encoder."""
+
+OF_LANGUAGES = _of("sentences of 16 languages", "odds with sentences of 16 languages")
 """Of the multilingual sentence encoder."""
+
+OF_BOTH = _of("both", "odds with both")
+"""Of that and the word vectors side by side."""
 
 
 class Assessed(NamedTuple):
     """The odds that the best match is right.
 
-    Without `evidence` they are infinite if the tool has nearly all words of the query or the same meaning, and 0 if no
-    word scored. `fits`: whether any tool fits at all.
+    Without `evidence` they are infinite for a tool that served the same request, and 0 if no word scored. `fits`:
+    whether any tool fits at all.
     """
 
     strength: float
@@ -138,7 +131,7 @@ class Chance(NamedTuple):
     """For the best match."""
 
 
-CHANCE = Chance(intercept=-4.05, strength=0.78, lead=3.31, first=0.67)
+CHANCE = Chance(**FITTED["chance"])
 """What `benchmarks/search_odds.py` found."""
 
 
@@ -214,48 +207,14 @@ def assess(
     cosines: Cosines = OF_WORDS,
 ) -> Assessed:
     """Assess the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
-    if cosine is not None and cosine >= cosines.same:
-        return Assessed(math.inf)
     if not scores:
         return Assessed(0.0, fits=cosine is not None and cosine >= cosines.like)
-    if _is_covered(text, asked, scores, postings):
-        return Assessed(math.inf)
-    if cosine is None:
-        intercept, weights = _BY_WORDS
-    else:
-        intercept, weights = cosines.intercept, cosines.weights
     found = _evidence(text, asked, scores, postings, cosine or 0.0)
-    told = sum(weight * value for weight, value in zip(weights, found, strict=True))
-    return Assessed(math.exp(intercept + told), found)
-
-
-def _is_covered(
-    text: str, asked: Asked, scores: Mapping[int, float], postings: Postings
-) -> bool:
-    """Return whether a best tool has nearly all words of the query; one supposed typo may be no typo."""
-    highest = max(scores.values())
-    best = (number for number, score in scores.items() if score == highest)
-    return any(_covers(number, text, asked, postings) for number in best)
-
-
-def _covers(number: int, text: str, asked: Asked, postings: Postings) -> bool:
-    unsure = {term for term in asked.guessed if asked.factors[term] < _LIKELY_GUESS}
-    held = {
-        term: factor
-        for term, factor in asked.factors.items()
-        if term not in unsure and postings.weight(term, number)
-    }
-    said = {asked.words[term] for term in held}
-    if (
-        len(said & {asked.words[term] for term in asked.guessed}) == 1
-        and len(set(asked.words.values())) > 1
-    ):
-        return False
-    enough = (
-        telling_words(asked) >= _TELLING * len(written_words(text))
-        or len(said) >= _SEVERAL
-    )
-    return enough and postings.rarities(held) >= _COVERED * _whole(asked, postings)
+    if cosine is None:
+        weights = _BY_WORDS
+    else:
+        weights = cosines.weights
+    return Assessed(math.exp(sum(map(mul, weights, found))), found)
 
 
 def _evidence(
@@ -271,8 +230,9 @@ def _evidence(
     guessed = {term: asked.factors[term] for term in asked.guessed}
     corrected = {asked.words[term] for term in asked.guessed}
     return Evidence(
+        intercept=1.0,
         score=math.log(max(scores.values()) / postings.highest_rarity),
-        question=1.0 if _QUESTION.match(text) else 0.0,
+        covered=min(covered_share(asked, scores, postings)[0], _MOST_COVERED),
         few_tools=max(
             0.0, math.log(math.log(_MANY_TOOLS) / math.log(1 + postings.size))
         ),
@@ -281,7 +241,8 @@ def _evidence(
         guessed=postings.rarities(guessed)
         / _whole(asked, postings)
         / max(len(corrected), 1),
-        words=math.log(1 + len(words)),
+        words=math.log(1 + telling_words(asked)),
+        silent=1 - min(telling_words(asked) / max(len(words), 1), 1.0),
         meaning=cosine,
     )
 

@@ -36,6 +36,9 @@ _DESCRIPTION_CHARACTERS = 150
 _IN_A_DESCRIPTION = 0.3
 """How much a word of a description counts beside one of a name."""
 
+_OF_A_SERVER = 1
+"""Well-known names that begin with one server's name: more would make its words usual."""
+
 _COVERED = 0.5
 """How much a tool counts for a word if another word has said already what it is for."""
 
@@ -228,7 +231,7 @@ class _Usual(NamedTuple):
 def _usual_elsewhere(local_names: Sequence[str]) -> _Usual:
     """Return how usual words are in the names of well-known tools that are not among these."""
     usual = _usual_words()
-    own = shipped_names() & set(local_names)
+    own = _well_known_names() & set(local_names)
     counts = Counter(usual.counts)
     for name in own:
         counts.subtract({stem(word) for word in name_words(name)})
@@ -236,8 +239,25 @@ def _usual_elsewhere(local_names: Sequence[str]) -> _Usual:
 
 
 @cache
+def _well_known_names() -> frozenset[str]:
+    """Return the names of well-known tools, of all that begin alike with a server's name only some.
+
+    A word that begins names and stands in the middle of none, as in `jira_get_issue`, is a server's name.
+    """
+    words = {name: name_words(name) or [name] for name in sorted(shipped_names())}
+    inner = {word for parts in words.values() for word in parts[1:]}
+    taken = Counter[str]()
+    found: set[str] = set()
+    for name, (first, *_) in words.items():
+        taken[first] += 1
+        if first in inner or taken[first] <= _OF_A_SERVER:
+            found.add(name)
+    return frozenset(found)
+
+
+@cache
 def _usual_words() -> _Usual:
-    names = shipped_names()
+    names = _well_known_names()
     usual = Counter[str]()
     for name in names:
         usual.update({stem(word) for word in name_words(name)})

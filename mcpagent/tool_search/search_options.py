@@ -202,7 +202,7 @@ def paying_tokens(
 
 def possible_search(search: ToolSearch, warn: Callable[[str], None]) -> ToolSearch:
     """Return the tool search asked for; with words alone, and a warning, if what its vectors need is not installed."""
-    if search.strategy not in ("hybrid", "multilingual"):
+    if search.strategy not in ("hybrid", "sentences", "multilingual"):
         return search
     from mcpagent.search import ToolIndex
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcpagent.search import ToolIndex
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import NAME_COVERAGE
-from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS, field_texts
+from mcpagent.search.fields import WEIGHTS, field_texts
 from mcpagent.search.postings import K1, Postings
 from mcpagent.search.words import spoken, terms, written_words
 from mcpagent.values.messages import ToolDefinition
@@ -87,35 +87,13 @@ def expected(tools: Sequence[ToolDefinition], wanted: Mapping[str, float], limit
         for name, held in weights.items()
     }
     parts = {name: own for name, own in parts.items() if own}
-    left = without_others(tools, parts, wanted, holding, limit)
     for tool in tools:
-        if tool.name in left:
+        if tool.name in parts:
             said = {term for word in written_words(spoken(tool.name)) for term in terms(word)}
             whole = sum(map(rarity, said))
             share = sum(rarity(term) * min(wanted[term], 1.0) for term in said & wanted.keys()) / whole if said else 0
-            left[tool.name][""] = sum(left[tool.name].values()) * NAME_COVERAGE * share**2
-    return left
-
-
-def without_others(
-    tools: Sequence[ToolDefinition],
-    parts: dict[str, dict[str, float]],
-    wanted: Mapping[str, float],
-    holding: Mapping[str, int],
-    limit: int,
-) -> dict[str, dict[str, float]]:
-    """Tools that hold only words of their server, and not all that is wanted, are no answer if others are."""
-    own = {
-        tool.name: {term for field, text in texts_of(tool) if field not in OF_THE_SERVER for term in indexed(text)}
-        for tool in tools
-    }
-    main = {term for term, factor in wanted.items() if factor > 0.5 and holding[term]}
-    others = {name for name, held in parts.items() if not held.keys() & own[name] and not main <= held.keys()}
-    highest = sorted((sum(held.values()) for held in parts.values()), reverse=True)
-    low = min(highest[0] / 2, highest[limit - 1] if len(highest) >= limit else 0) if highest else 0
-    if len(wanted) > 12 or len(others) == len(parts) or not any(sum(parts[name].values()) >= low for name in others):
-        return parts
-    return {name: held for name, held in parts.items() if name not in others}
+            parts[tool.name][""] = sum(parts[tool.name].values()) * NAME_COVERAGE * share**2
+    return parts
 
 
 def check(index: ToolIndex, tools: Sequence[ToolDefinition], query: str, limit: int) -> None:

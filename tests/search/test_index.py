@@ -207,16 +207,15 @@ def test_every_field_finds_its_tool() -> None:
         assert index.search(word).names[:1] == ("doPlexAlpha",), word
 
 
-def test_a_word_of_the_server_alone_finds_no_tool_beside_those_that_were_asked_for() -> None:
+def test_a_tool_with_more_of_the_words_than_its_server_has_is_first() -> None:
     zones = [tool(f"convert_{zone}", f"Convert to {zone}", "time") for zone in ("utc", "cet", "est", "gmt")]
     index = ToolIndex("bm25", server_descriptions={"time": "Clock and calendar"})
     index.replace("time", [tool("get_now", "Get the current moment", "time"), *zones])
     index.replace("files", FILES)
     for query in ("time current", "current calendar"):
-        result = index.search(query)
-        assert (result.names, result.found) == (("get_now",), 1), query
+        assert index.search(query).names[0] == "get_now", query
     for query in ("time", "calendar", "time clock"):
-        assert index.search(query).found == 5, query
+        assert len(index.search(query).matches) == 5, query
 
 
 def test_nothing_fitting_gives_nothing_and_the_nearest_names() -> None:

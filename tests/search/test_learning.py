@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -11,9 +10,8 @@ import pytest
 
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.search import SearchHistory, ToolIndex
-from mcpagent.search.learning import HALF_LIFE_SECONDS, served_queries
+from mcpagent.search.learning import HALF_LIFE_SECONDS, MOST_RAISED, Uses, served_queries
 from mcpagent.search.result import RankingName
-from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.values.events import Event, Notice
 from mcpagent.values.messages import Part, Text, ToolCall, ToolDefinition, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from tests.scenes import CountedTools, call, searching_agent
@@ -60,7 +58,7 @@ def test_repeated_needs_find_their_tool_first_and_others_stay(tmp_path: Path) ->
 
 
 def favoured(history: SearchHistory, text: str) -> dict[str, float]:
-    scores = Uses(history).scores(text, lambda _term: 1.0, None)
+    scores = Uses(history).scores(text, lambda _term: 1.0)
     return {key.name: score for key, score in scores.items()}
 
 
@@ -185,36 +183,12 @@ def test_no_use_stands_above_a_name(tmp_path: Path, strategy: RankingName, query
     assert index_with(history, strategy).search(query).names[0] == "create_invoice"
 
 
-def test_other_words_of_the_same_meaning_are_raised_too(tmp_path: Path) -> None:
-    pytest.importorskip("wordllama")
-    history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("dispose of a vehicle", added=[], called=keys("delete_contract"))
-    asked = "get rid of the car"
-    assert favoured(history, asked) == {}
-    assert index_with(None, "hybrid").search(asked).names[:1] != ("delete_contract",)
-    found = index_with(history, "hybrid").search(asked)
-    assert (found.names[0], found.confidence) == ("delete_contract", "low")
-
-
 def test_something_like_it_does_not_make_a_weak_match_sure(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
     history.record("tidy up the office before the party", added=[], called=keys("delete_invoice"))
     index = index_with(history)
     assert index.search("book a table at the office canteen").confidence != "high"
     assert index.search("tidy up the office before the party").confidence == "high"
-
-
-def test_an_embedder_that_fails_costs_only_the_meaning(tmp_path: Path) -> None:
-    pytest.importorskip("numpy")
-
-    def failing(texts: Sequence[str]) -> list[list[float]]:
-        raise OSError("no route")
-
-    history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("rid of old paper", added=[], called=keys("delete_invoice"))
-    index = ToolIndex("hybrid", embedder=failing, history=history)
-    index.replace("main", catalogue())
-    assert index.search("rid of old paper").names[0] == "delete_invoice"
 
 
 FOUND = ("delete_invoice", "list_invoice", "close_ticket")

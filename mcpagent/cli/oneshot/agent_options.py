@@ -525,7 +525,7 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
 
 
 def example_file(options: Options) -> Path:
-    """Return the file of example requests that a model wrote for tools (`mcpagent tools describe`)."""
+    """Return the file of example requests that a model wrote for tools (`mcpagent tools examples suggest`)."""
     from mcpagent.utilities.filesystem.user_folders import user_data_folder
 
     return user_data_folder(options.environ) / "example-requests.json"

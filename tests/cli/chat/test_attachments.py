@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from mcpagent import Agent, RunOptions, messages
+from mcpagent import Agent, RunOptions
 from mcpagent.cli.chat.attachments import left_as_words, marks, named_prompt, server_prompt, with_attachments
 from mcpagent.cli.chat.completions import ChatCompleter, Words
 from mcpagent.config import ServerConfig
@@ -23,6 +23,7 @@ from mcpagent.history.intake.files import read_file
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
 from mcpagent.utilities.text.for_model import fenced
+from mcpagent.values import messages
 from mcpagent.values.messages import Audio, Image, Text
 from tests.made_files import pdf, wav
 from tests.mcp.lists.test_shown_tools import FORGED

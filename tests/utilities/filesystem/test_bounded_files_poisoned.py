@@ -24,8 +24,7 @@ from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
-from mcpagent.search.learning import SearchHistory
-from mcpagent.search.uses import Uses
+from mcpagent.search.learning import SearchHistory, Uses
 from mcpagent.trust.trust_store import TrustStore
 from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.values.messages import ToolDefinition, ToolKey
@@ -195,7 +194,6 @@ def test_an_index_with_anything_in_it_answers_or_is_built_again(tmp_path: Path) 
         lambda: write_index(path, header | {"names": [[10**9]] * len(header["names"])}, rest),
         lambda: write_index(path, header | {"names": []}, rest),
         lambda: write_index(path, header | {"names": [["a"]] * len(header["names"])}, rest),
-        lambda: write_index(path, header | {"from_server": {"99999999": 0}}, rest),
         lambda: path.write_bytes(b"\xff" * 8 + good[8:]),
         lambda: path.write_bytes(good[:8] + b"[" * 100_000 + good[8:]),
         lambda: path.write_bytes((50_000).to_bytes(8, "little") + b"[" * 50_000 + good),
@@ -234,7 +232,7 @@ POISON = [
 
 
 def favours(history: SearchHistory) -> dict[ToolKey, float]:
-    return Uses(history).scores("push the branch", lambda _term: 1.0, None)
+    return Uses(history).scores("push the branch", lambda _term: 1.0)
 
 
 @each_row("row", POISON)

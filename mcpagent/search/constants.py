@@ -1,0 +1,14 @@
+"""The numbers of the ranking, from `constants.json`: `benchmarks/search_fit.py` fitted them, on the day that it says.
+
+Limits of sizes and of times, which nothing fits, are with the code that keeps to them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+FILE = Path(__file__).with_name("constants.json")
+
+FITTED: dict[str, dict[str, float]] = json.loads(FILE.read_text("utf-8"))["numbers"]
+"""By group and name."""
