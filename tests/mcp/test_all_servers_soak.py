@@ -130,7 +130,11 @@ async def test_twenty_sessions_and_a_fault_after_the_other(tmp_path: Path) -> No
 
     async with (
         nothing_left(str(tmp_path), most_lag_seconds=1.0, most_process_seconds=5.0),
-        Agent(Obedient(), mcp_config=servers, options=RunOptions(servers=ServerOptions(startup_seconds=None))) as agent,
+        Agent(
+            Obedient(),
+            mcp_config=servers,
+            options=RunOptions(servers=ServerOptions(startup_seconds=None), large_result_tokens=0),
+        ) as agent,
     ):
         asking = [asyncio.create_task(session_goes_on(number)) for number in range(SESSIONS)]
         before = (0.0, 0, 0)

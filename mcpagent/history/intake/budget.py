@@ -24,7 +24,7 @@ MAX_IMAGES = 20
 MAX_BLOCKS = 1_000
 """Content blocks of one result; all further ones become one text, which is offloaded if it is large."""
 
-MAX_VALUES = 200_000
+MAX_VALUES = 1_000_000
 """JSON values of one result, block or tool definition. A larger one is kept as text: it can be read, not computed with.
 """
 

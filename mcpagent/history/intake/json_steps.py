@@ -62,6 +62,9 @@ _SPACE = re.compile(rb"[ \t\n\r]*+")
 _STRINGS = re.compile(_STRING, re.DOTALL)
 
 
+_LONGEST_NUMBER = 4_000
+"""Digits; Python refuses to read 4,300 as a number, and no model reads them as one."""
+
 TOO_DEEP, TOO_MANY = "its JSON nests too deeply", "its JSON has too many values"
 
 Bytes: TypeAlias = bytes | bytearray
@@ -195,6 +198,8 @@ def _value(data: Bytes, start: int, budget: JsonBudget, level: int) -> tuple[Any
         container: Any = {} if first == b"{" else []
         return container, _fill(container, data, start, budget, level)
     end = end_of(data, start)
+    if end - start > _LONGEST_NUMBER:
+        return data[start:end].decode("utf-8", "replace"), end
     return _parsed(data[start:end]), end
 
 
@@ -278,7 +283,7 @@ def _end_of_text(data: Bytes, start: int) -> int:
         raise ValueError(f"a text is missing at byte {start}")
     place = start + 1
     while True:
-        found = _TEXT.match(data, place, min(place + _LONG_TEXT, len(data)))
+        found = _TEXT.match(data, place, min(place + _PIECE, len(data)))
         assert found is not None
         place = found.end()
         sign = data[place : place + 1]
@@ -294,6 +299,11 @@ def _text(data: Bytes, start: int, end: int) -> str:
     """Return a text, a long one in steps."""
     if end - start <= _LONG_TEXT:
         return str(_parsed(data[start:end]))
+    if data.find(b"\\", start, end) < 0 and data.isascii():
+        with memoryview(
+            data
+        ) as view:  # nothing to convert: no copy is needed beside the text
+            return str(view[start + 1 : end - 1], "ascii")
     pieces: list[str] = []
     place = start + 1
     while place < end - 1:

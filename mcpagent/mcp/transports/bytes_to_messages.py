@@ -297,17 +297,24 @@ def decode(line: Bytes | TooLong) -> list[Decoded]:
     )
     if is_prose or not any(sign in line for sign in _SIGNS):
         return [_junk(line)]
+    is_large = len(line) > MANY_BYTES
     try:
         value = _value_of(line)
         if isinstance(value, dict) and not _may_be_message(value):
             return [_junk(line)]
-        return [jsonrpc_message_adapter.validate_python(value, by_name=False)]
+        try:
+            return [jsonrpc_message_adapter.validate_python(value, by_name=False)]
+        except ValidationError:
+            if is_large:
+                return _messages(value)
+            raise
     except (ValidationError, ValueError) as error:
-        if len(line) > MANY_BYTES and line.startswith(b"{"):
+        if is_large and line.startswith(b"{"):
             # A repair parses the whole line at once, and this one would hold every thread.
-            why = "it is not valid JSON, or no answer"
             if isinstance(error, TooMuchError):
                 why = str(error)
+            else:
+                why = f"it is not valid JSON ({error})"
             return [_broken(_shortened(line), why)]
         text = line.decode("utf-8", "replace").strip("\ufeff\0\x0c\x1e \t\r")
     try:

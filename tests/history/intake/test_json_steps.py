@@ -66,8 +66,8 @@ def test_what_is_over_the_budget_is_not_parsed() -> None:
     rows = [{"id": number, "tags": ["a", "b"]} for number in range(60_000)]
     data = json.dumps(rows).encode()
     with pytest.raises(TooMuchError, match="too many values"):
-        parse_in_steps(data)
-    assert parse_in_steps(data, JsonBudget(10_000_000)) == rows
+        parse_in_steps(data, JsonBudget(200_000))
+    assert parse_in_steps(data) == rows
     commas = json.dumps({"text": "a,b,c{[" * 300_000}).encode()
     assert parse_in_steps(commas) == json.loads(commas)  # those in texts are no values
     for levels in (151, 10_000, 1_000_000):

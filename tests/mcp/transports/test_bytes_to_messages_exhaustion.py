@@ -89,14 +89,8 @@ ENDS = {
     "tools": Ends(said="has 100001 tools; the first 10001 are used"),
     "schema": Ends(said='the schema of "large" has more than 1,000,000 characters or 50,000 parts'),
     "description": Ends(said='the description of "large" has 10,000,000 characters; 2,048 are used'),
-    "levels": Ends(
-        gave='There is no tool "work".',
-        said='server "big" sent an invalid answer to tools/list: its JSON nests too deeply',
-        error="unknown_tool",
-    ),
-    "deep answer": Ends(
-        gave='server "big" sent an invalid answer to tools/call "work": its JSON nests too deeply', error="failed"
-    ),
+    "levels": Ends(said='tool "deep" dropped'),
+    "deep answer": Ends(gave='{"a": [[[['),
     "parallel": Ends(calls=1_000),
     "answer": Ends(gave="[Set aside as out_", aside=2_500_000),
 }
@@ -113,6 +107,6 @@ def test_it_ends_with_a_result_or_a_named_error_in_bounded_memory(kind: str, tra
     assert told["errors"] == ([ends.error] if ends.error else [])
     assert told["text"].startswith(ends.gave)
     assert told["aside"] == ([ends.aside] if ends.aside else [])
-    assert told["characters"] < 10_000
+    assert told["characters"] < 25_000
     assert any(ends.said in line for line in told["said"]) if ends.said else not told["said"]
     assert told["megabytes"] <= MOST_MEGABYTES
