@@ -29,13 +29,13 @@ from typing import Any
 
 from benchmarks.context_beside import main as beside
 from mcpagent import Agent, RunOptions, ScriptedModel, Sessions, ToolCall, dump_messages
+from mcpagent.journal.sessions.kept_outputs import KeptOutputs
 from mcpagent.models.base import ModelRequest
 from mcpagent.run.large_results.large_output import LargeOutput
 from mcpagent.run.large_results.querying import query
 from mcpagent.run.large_results.reading_ranges import read_range
 from mcpagent.run.large_results.searching import search
 from mcpagent.run.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
-from mcpagent.sessions.kept_outputs import KeptOutputs
 from mcpagent.values.messages import Text, ToolResult
 
 ROUNDS = 5

@@ -26,7 +26,7 @@ from typing import Any
 from uuid import uuid4
 
 from mcpagent import Agent, Message, ScriptedModel, Sessions, Text, ToolCall
-from mcpagent.durable import DurableRuns
+from mcpagent.agents.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 
 SESSIONS = 8

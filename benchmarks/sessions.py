@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, Message, ScriptedModel, Sessions, Text, ToolCall
+from mcpagent.journal.sessions.entries import MessageAppended
+from mcpagent.journal.sessions.kept import SessionInfo
 from mcpagent.models.base import ModelRequest
-from mcpagent.sessions.entries import MessageAppended
-from mcpagent.sessions.kept import SessionInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
         SessionStoreError,
     )
     from mcpagent.history.compaction_options import Compaction
+    from mcpagent.journal.recording import Recorder, RecordingError, Replay
+    from mcpagent.journal.sessions import Sessions, SessionStore
+    from mcpagent.journal.tracing import Tracing
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
     from mcpagent.models.provider_run.provider_tools import (
@@ -40,9 +43,7 @@ if TYPE_CHECKING:
     )
     from mcpagent.models.scripted import ScriptedModel
     from mcpagent.permissions.policy import ApprovalPolicy
-    from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run.agent_run import RunContext, RunResult
-    from mcpagent.sessions import Sessions, SessionStore
     from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.toolsets.composition import (
         approval_required,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     )
     from mcpagent.toolsets.definition import Definition, RunOptions, Wrapper
     from mcpagent.toolsets.functions import FunctionToolset, function_tool
-    from mcpagent.tracing import Tracing
     from mcpagent.values import events
     from mcpagent.values.approval import CallAnswer, CallsPendingError, PendingCall
     from mcpagent.values.limits.run_limits import Limits
@@ -245,7 +245,7 @@ __getattr__, __dir__ = late_names(
             "CallsPendingError",
             "PendingCall",
         ),
-        "recording": (
+        "journal.recording": (
             "Recorder",
             "RecordingError",
             "Replay",
@@ -261,8 +261,8 @@ __getattr__, __dir__ = late_names(
         ),
         "agents.event_stream": ("EventStream",),
         "agents.session": ("Session",),
-        "sessions.protocol": ("SessionStore",),
-        "sessions.store": ("Sessions",),
+        "journal.sessions.protocol": ("SessionStore",),
+        "journal.sessions.store": ("Sessions",),
         "values.tool_context": (
             "ToolContext",
             "ToolContextCache",
@@ -293,7 +293,7 @@ __getattr__, __dir__ = late_names(
             "FunctionToolset",
             "function_tool",
         ),
-        "tracing": ("Tracing",),
+        "journal.tracing": ("Tracing",),
         "history.compaction_options": ("Compaction",),
     },
 )

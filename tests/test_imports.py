@@ -23,7 +23,6 @@ ORDER = (
     "history",
     "config",
     "permissions",
-    "trust",
     "search",
     "offline",
     "models",
@@ -32,12 +31,8 @@ ORDER = (
     "code_mode",
     "mcp",
     "toolsets",
-    "sessions",
+    "journal",
     "agents",
-    "analysis",
-    "recording",
-    "tracing",
-    "durable",
     "cli/frame",
     "cli/screen",
     "cli/may_run",
@@ -237,10 +232,10 @@ def test_databases_are_opened_in_these_places() -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "sqlite3.connect"
     }
     assert opens == {
-        "durable/database.py",
+        "agents/durable/database.py",
         "search/learning.py",
         "search/meaning/vector_cache.py",
-        "sessions/sqlite.py",
+        "journal/sessions/sqlite.py",
     }
 
 

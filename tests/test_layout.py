@@ -22,8 +22,8 @@ OF_NO_MODULE = {
     "test_public_surface.py": "the classes that users meet",
     "test_tables.py": "the tests' own tables",
     "test_typing.py": "all of the package",
-    "trust/test_bad_inputs.py": "the bad inputs of the reliability design, through all modules",
-    "trust/test_threats.py": "the tests of the threats and bad inputs, by their numbers",
+    "permissions/trust/test_bad_inputs.py": "the bad inputs of the reliability design, through all modules",
+    "permissions/trust/test_threats.py": "the tests of the threats and bad inputs, by their numbers",
 }
 """Folders and files that mirror nothing, and what they are about instead."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import redis
 
-from mcpagent.sessions import Entry, Hit, Holder, StoredSession
+from mcpagent.journal.sessions import Entry, Hit, Holder, StoredSession
 
 ENTRIES, LEASE = "mcpagent:entries:", "mcpagent:lease:"
 

@@ -15,6 +15,8 @@ from mcpagent.agents.session import Session, session_of
 from mcpagent.agents.session_runtime import SessionRuntime
 from mcpagent.code_mode.code_options import CodeMode, search_for_programs
 from mcpagent.errors import InputError
+from mcpagent.journal.sessions.protocol import SessionStore
+from mcpagent.journal.sessions.store import Sessions
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.models.base import Model
 from mcpagent.models.provider_run.provider_tools import (
@@ -24,8 +26,6 @@ from mcpagent.models.provider_run.provider_tools import (
 )
 from mcpagent.permissions.policy import ApprovalPolicy, ApprovalPredicate
 from mcpagent.run.agent_run import Deps
-from mcpagent.sessions.protocol import SessionStore
-from mcpagent.sessions.store import Sessions
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.agent_tools import agent_tool
 from mcpagent.toolsets.definition import (

@@ -20,6 +20,8 @@ from mcpagent.code_mode.program_tools import RUN_CODE
 from mcpagent.code_mode.sandbox import require_installed
 from mcpagent.errors import AgentStateError, ConfigError, InputError, SessionBusyError
 from mcpagent.history.conversation import usable_prompt
+from mcpagent.journal.sessions.kept import KeptSession
+from mcpagent.journal.sessions.store import Sessions, usable_id, written
 from mcpagent.models.base import (
     Model,
     ModelRequest,
@@ -42,8 +44,6 @@ from mcpagent.run.loop import converse
 from mcpagent.run.middleware import PIPELINE
 from mcpagent.run.output.last_answer import told_to_caller
 from mcpagent.run.output.output_spec import OutputSpec
-from mcpagent.sessions.kept import KeptSession
-from mcpagent.sessions.store import Sessions, usable_id, written
 from mcpagent.tool_search.announcements import start_warnings
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch, possible_search

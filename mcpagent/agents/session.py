@@ -11,8 +11,8 @@ from mcpagent.agents.run_input import Given
 from mcpagent.agents.runnable import WaysToAsk
 from mcpagent.agents.session_runtime import SessionRuntime
 from mcpagent.history.sent_messages import LeftOut
+from mcpagent.journal.sessions.kept import KeptSession
 from mcpagent.run.agent_run import Deps
-from mcpagent.sessions.kept import KeptSession
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import ConversationCompacted
 from mcpagent.values.messages import Message, Spent, ToolDefinition
@@ -132,7 +132,7 @@ class Session(WaysToAsk[Deps]):
         self._runtime.rewind(length)
 
     def snapshot(self) -> KeptSession:
-        """Return the session as a value, as a store keeps it, for `mcpagent.sessions.exported`; it needs no store."""
+        """Return the session as a value for `mcpagent.journal.sessions.exported`; it needs no store."""
         return self._runtime.snapshot()
 
     def stop_keeping(self) -> None:

@@ -23,6 +23,20 @@ from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.errors import AgentStateError, InputError, LimitError
 from mcpagent.history.conversation import INNER, Conversation
 from mcpagent.history.sent_messages import LeftOut, not_sent
+from mcpagent.journal.sessions.export.transcript import is_news
+from mcpagent.journal.sessions.keeping import Keeper, kept_as, restored
+from mcpagent.journal.sessions.kept import KeptSession, SessionInfo
+from mcpagent.journal.sessions.kept_outputs import KeptOutputs
+from mcpagent.journal.sessions.run_ended import DurableResult, RunEnded
+from mcpagent.journal.sessions.standing import (
+    Announced,
+    Beginning,
+    KnownTools,
+    Standing,
+    Told,
+    UnfinishedRun,
+)
+from mcpagent.journal.sessions.store import Sessions
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import (
     runs_provider_tools,
@@ -57,20 +71,6 @@ from mcpagent.run.middleware.permission_gate import waiting_calls
 from mcpagent.run.output.last_answer import typed_answer
 from mcpagent.run.output.output_spec import OutputSpec, spec_from_json, spec_to_json
 from mcpagent.run.run_parts import Stop
-from mcpagent.sessions.export.transcript import is_news
-from mcpagent.sessions.keeping import Keeper, kept_as, restored
-from mcpagent.sessions.kept import KeptSession, SessionInfo
-from mcpagent.sessions.kept_outputs import KeptOutputs
-from mcpagent.sessions.run_ended import DurableResult, RunEnded
-from mcpagent.sessions.standing import (
-    Announced,
-    Beginning,
-    KnownTools,
-    Standing,
-    Told,
-    UnfinishedRun,
-)
-from mcpagent.sessions.store import Sessions
 from mcpagent.tool_search.announcements import announce
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming
 from mcpagent.tool_search.catalog_snapshot import listing_as_begun, told_last
@@ -1145,7 +1145,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         )
 
     def snapshot(self) -> KeptSession:
-        """All of it as a value, as a store keeps it, also without one: for `mcpagent.sessions.exported`."""
+        """All of it as a value, as a store keeps it, also without one: for `mcpagent.journal.sessions.exported`."""
         self.refresh()
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
         return kept_as(

@@ -24,7 +24,7 @@ from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, 
 from mcpagent.history.conversation import INNER, CallProgress
 from mcpagent.run.agent_run import AgentRun, nothing_to_keep
 from mcpagent.run.execution import run_inner_call
-from mcpagent.run.middleware.journal import is_written
+from mcpagent.run.middleware.journaling import is_written
 from mcpagent.run.middleware.permission_gate import waiting_call
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.utilities.python.worker_threads import beside_loop, is_large

@@ -146,7 +146,7 @@ async def late(catalogue: dict[str, Any]) -> AsyncIterator[Late]:
             yield Late(agent, model, gate, connected)
 
 
-ABOUT_SLOW = "slow (echo, trouble, give, goes, wrong, back, text)"
+ABOUT_SLOW = "slow (echo, trouble, back, give, goes, wrong, text)"
 
 
 async def test_a_slow_server_joins_and_the_conversation_says_so(late: Late) -> None:

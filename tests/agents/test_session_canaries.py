@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from mcpagent import Agent, RunContext, RunOptions, ScriptedModel, Sessions, ToolCall, ToolContext
 from mcpagent.agents.session import Session
+from mcpagent.journal.sessions import exported
 from mcpagent.models.base import ModelRequest
 from mcpagent.search import SearchHistory
-from mcpagent.sessions import exported
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.values.events import Event
 from tests.tables import each_row

@@ -20,8 +20,8 @@ from pathlib import Path
 from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel
 from mcpagent.cli.servers.server_editing import open_file
 from mcpagent.config.secret_store import NO_KEYRING, SecretStore
-from mcpagent.trust.descriptions import Description
-from mcpagent.trust.trust_store import TrustStore
+from mcpagent.permissions.trust.descriptions import Description
+from mcpagent.permissions.trust.trust_store import TrustStore
 from tests.utilities.filesystem.test_file_changes_attacked import found, write
 
 KILLS_OF_A_FOLDER = 10

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, ApprovalPolicy, ModelError, ScriptedModel, Sessions, ToolCall
-from mcpagent.durable import DurableRuns
+from mcpagent.agents.durable import DurableRuns
 from mcpagent.errors import McpAgentError
 from tests.tables import each_row
 from tests.terminal import warm

@@ -22,7 +22,7 @@ from mcpagent.cli.frame.kept_sessions import resume_words, session_to_ask, short
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.sessions_command.changing import seconds_of
 from mcpagent.errors import InputError
-from mcpagent.sessions import SessionInfo
+from mcpagent.journal.sessions import SessionInfo
 from tests.cli.event_schema import DOCUMENTS
 from tests.tables import each_row
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, RunOptions, ScriptedModel, Sessions, ToolCall
-from mcpagent.durable import DurableRuns
+from mcpagent.agents.durable import DurableRuns
 from mcpagent.values.events import Event, ToolCallFinished
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput

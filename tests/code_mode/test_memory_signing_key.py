@@ -11,7 +11,7 @@ import pytest
 from mcpagent import CallsPendingError, Sessions
 from tests.code_mode.programs_scene import SEARCH, Tools
 from tests.code_mode.test_program_answers import agent_of, last_result, run_code
-from tests.sessions.postgres_server import postgres_server
+from tests.journal.sessions.postgres_server import postgres_server
 
 pytestmark = pytest.mark.anyio
 

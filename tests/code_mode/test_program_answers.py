@@ -22,7 +22,7 @@ from mcpagent import (
     ToolCall,
     external,
 )
-from mcpagent.sessions import exported
+from mcpagent.journal.sessions import exported
 from mcpagent.values.events import Event, ToolCallFinished, ToolCallStarted
 from mcpagent.values.messages import ToolDefinition, ToolResult
 from tests.code_mode.programs_scene import SEARCH, Tools
@@ -212,7 +212,7 @@ async def test_a_recording_waits_where_the_run_did(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_durable_run_waits_and_another_worker_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcpagent.durable import DurableRuns
+    from mcpagent.agents.durable import DurableRuns
 
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     tools, ended = Tools(), ""

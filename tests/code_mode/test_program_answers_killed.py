@@ -14,7 +14,7 @@ import pytest
 from mcpagent import Sessions
 from mcpagent.code_mode.memory import EndedProgram, Memory, Underway
 from mcpagent.code_mode.sandbox import AskedCall
-from mcpagent.sessions.entries import clean_json
+from mcpagent.journal.sessions.entries import clean_json
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 

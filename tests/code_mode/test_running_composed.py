@@ -34,8 +34,8 @@ from mcpagent.values.events import Event, SubagentEvent, ToolCallStarted
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.code_mode.programs_scene import SEARCH, Tools
+from tests.journal.tracing.traced import Traced
 from tests.run.compaction.windowed import WindowedModel
-from tests.tracing.traced import Traced
 
 pytestmark = pytest.mark.anyio
 

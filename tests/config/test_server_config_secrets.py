@@ -12,7 +12,7 @@ import pytest
 from mcpagent import McpServer
 from mcpagent.config import load_servers
 from mcpagent.config.server_config import ServerConfig, SignInConfig
-from mcpagent.trust.launches import launch_of
+from mcpagent.permissions.trust.launches import launch_of
 from mcpagent.utilities.text.secrets import Secret, known_values, revealed, without_secrets
 from tests.tables import each_row
 

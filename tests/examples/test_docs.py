@@ -59,7 +59,7 @@ NOT_RUN = {
     ("docs/durable.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/tracing.md", "pip install -e '.[otel]'"): ".ci/run, as a part of the extra of the tests",
     **{
-        ("docs/tracing.md", line): "tests/tracing/test_otel_setup.py, slow lane"
+        ("docs/tracing.md", line): "tests/journal/tracing/test_otel_setup.py, slow lane"
         for line in (
             "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318",
             "export OTEL_SERVICE_NAME=my-agent",

@@ -15,6 +15,7 @@ import pytest
 
 from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
+from mcpagent.journal.recording import Recorder
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
@@ -22,7 +23,6 @@ from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
-from mcpagent.recording import Recorder
 from mcpagent.values.events import Event
 from mcpagent.values.messages import Text, ToolCall, dump_messages
 from mcpagent.values.tools import ToolOutput

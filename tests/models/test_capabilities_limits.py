@@ -10,14 +10,14 @@ import pytest
 
 from mcpagent import Agent, ConfigError, RunOptions
 from mcpagent.errors import ContextOverflowError
+from mcpagent.journal.recording.recorder import Recorder
+from mcpagent.journal.recording.replay import Replay
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.models.base import Model, ToolLimits, tool_limits
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.endpoints.endpoint import endpoint_of
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.models.provenance import address_of
-from mcpagent.recording.recorder import Recorder
-from mcpagent.recording.replay import Replay
 from mcpagent.values.events import ignore
 from mcpagent.values.messages import Origin, user_message
 from tests.tables import each_row

@@ -33,7 +33,7 @@ LOADED_LATE = (
     "mcpagent.models.openai",
     "mcpagent.search.shared",
     "mcpagent.search.saved",
-    "mcpagent.sessions.sqlite",
+    "mcpagent.journal.sessions.sqlite",
     "mcpagent.utilities.json_schema.misfits",
     "prompt_toolkit",
     "rapidfuzz.process",

@@ -31,12 +31,12 @@ from mcpagent import (
 )
 from mcpagent.agents.session import Session
 from mcpagent.code_mode.code_options import CodeMode
+from mcpagent.journal.sessions.standing import KnownTools
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.permissions.rule_names import forbids, permits, rule_of
 from mcpagent.run.agent_run import AgentRun, RunContext
 from mcpagent.search import SearchHistory, ToolIndex
-from mcpagent.sessions.standing import KnownTools
 from mcpagent.toolsets.composition import (
     approval_required,
     combined,

@@ -13,7 +13,7 @@ from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, as_data
 from mcpagent.models.resolve import parse_spec
-from mcpagent.trust.descriptions import Description, Fact, real_place
+from mcpagent.permissions.trust.descriptions import Description, Fact, real_place
 from mcpagent.utilities.filesystem.user_folders import is_users_own
 from mcpagent.utilities.text.secrets import names_a_credential
 

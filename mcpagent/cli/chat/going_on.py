@@ -32,8 +32,8 @@ from mcpagent.errors import (
     SessionBusyError,
     SessionStoreError,
 )
+from mcpagent.journal.sessions import SessionInfo, Sessions
 from mcpagent.run.middleware.permission_gate import facts_of
-from mcpagent.sessions import SessionInfo, Sessions
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import CallAnswer, PendingCall
 

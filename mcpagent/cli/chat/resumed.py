@@ -24,8 +24,8 @@ from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.kept_sessions import ago
 from mcpagent.cli.screen.terminal import Terminal
 from mcpagent.history.conversation import UNKNOWN, Conversation
+from mcpagent.journal.sessions import SessionInfo
 from mcpagent.prompt.builder import is_own_note
-from mcpagent.sessions import SessionInfo
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.events import ToolsSearched
 from mcpagent.values.messages import (

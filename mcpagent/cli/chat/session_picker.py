@@ -26,7 +26,7 @@ from mcpagent.cli.chat.session_rows import session_rows
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.screen.input import keyboard_input, terminal_output
 from mcpagent.cli.screen.terminal import Terminal, put
-from mcpagent.sessions import SessionInfo
+from mcpagent.journal.sessions import SessionInfo
 from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_ROWS = 10

@@ -16,7 +16,7 @@ from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.frame.kept_sessions import ago, short_id
 from mcpagent.cli.screen.lines import MAX_WIDTH, column, short_arguments
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.sessions import Found, SessionInfo
+from mcpagent.journal.sessions import Found, SessionInfo
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.messages import Message
 

@@ -10,9 +10,9 @@ from rich.text import Text
 from mcpagent.cli.chat.session_rows import message_lines
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.kept_sessions import short_id
-from mcpagent.sessions import Sessions
-from mcpagent.sessions.run_ended import RunEnded
-from mcpagent.sessions.store import written
+from mcpagent.journal.sessions import Sessions
+from mcpagent.journal.sessions.run_ended import RunEnded
+from mcpagent.journal.sessions.store import written
 from mcpagent.utilities.text.safe_text import safe_line
 
 POLL_SECONDS = 0.5

@@ -13,11 +13,11 @@ from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.frame.options import Options
 from mcpagent.errors import InputError
-from mcpagent.sessions.places import file_meant, is_address
+from mcpagent.journal.sessions.places import file_meant, is_address
 from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
-    from mcpagent.sessions import SessionInfo, Sessions
+    from mcpagent.journal.sessions import SessionInfo, Sessions
 
 SHORT = 8
 _OURS = re.compile(r"[0-9a-f]{32}")
@@ -34,7 +34,7 @@ def store_place(options: Options) -> str | Path:
 
 def store_of(options: Options) -> Sessions:
     """Return the store; nothing is opened before it is needed."""
-    from mcpagent.sessions import Sessions
+    from mcpagent.journal.sessions import Sessions
 
     return Sessions(store_place(options))
 

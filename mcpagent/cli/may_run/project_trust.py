@@ -2,7 +2,7 @@
 
 A `.mcp.json` that was found in a folder starts programs, so the user has to agree first. The same holds for a card
 outside the user's own folders. A configuration that the person names (`--config FILE`, `--server`) needs no consent:
-naming it is consent. The question shows `mcpagent.trust.descriptions`.
+naming it is consent. The question shows `mcpagent.permissions.trust.descriptions`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,20 @@ from mcpagent.cli.may_run.asking import forget_typed_ahead
 from mcpagent.cli.screen.terminal import is_a_terminal, put
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ConfigError, ServerError
-from mcpagent.trust.commits import files_changed_by_others
-from mcpagent.trust.consent import Answer, consent_to, described, without_consent
-from mcpagent.trust.descriptions import Description, Fact, file_of, real_place
-from mcpagent.trust.trust_store import TrustStore
+from mcpagent.permissions.trust.commits import files_changed_by_others
+from mcpagent.permissions.trust.consent import (
+    Answer,
+    consent_to,
+    described,
+    without_consent,
+)
+from mcpagent.permissions.trust.descriptions import (
+    Description,
+    Fact,
+    file_of,
+    real_place,
+)
+from mcpagent.permissions.trust.trust_store import TrustStore
 from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:

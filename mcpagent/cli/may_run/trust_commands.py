@@ -16,9 +16,9 @@ from mcpagent.cli.may_run.project_trust import (
 )
 from mcpagent.cli.screen.terminal import open_terminal, put
 from mcpagent.errors import InputError
-from mcpagent.trust.consent import without_consent
-from mcpagent.trust.descriptions import real_place
-from mcpagent.trust.trust_store import TrustStore
+from mcpagent.permissions.trust.consent import without_consent
+from mcpagent.permissions.trust.descriptions import real_place
+from mcpagent.permissions.trust.trust_store import TrustStore
 from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:

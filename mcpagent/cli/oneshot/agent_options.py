@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcpagent.cli.screen.rendering import Activity
     from mcpagent.cli.screen.terminal import Terminal
     from mcpagent.config import ServerConfig
+    from mcpagent.journal.sessions import Sessions
     from mcpagent.mcp.lists.list_cache import ListCache
     from mcpagent.mcp.lists.pins import AllowChange, ToolChange
     from mcpagent.mcp.server_options import ServerOptions
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from mcpagent.models.provider_run.provider_tools import ProviderTool
     from mcpagent.permissions.rules import Rules
     from mcpagent.search import SearchHistory
-    from mcpagent.sessions import Sessions
     from mcpagent.toolsets.definition import Wrapper
     from mcpagent.values.events import Emit
     from mcpagent.values.limits.run_limits import Limits
@@ -213,7 +213,7 @@ def _with_flags(text: str, *, is_card: bool) -> str:
 
 
 def _wrappers(options: Options) -> list[Wrapper]:
-    from mcpagent.recording import Recorder, Replay
+    from mcpagent.journal.recording import Recorder, Replay
 
     replay, record = options.replay, options.record
     if (

@@ -6,6 +6,7 @@ import asyncio
 
 from rich.text import Text
 
+from mcpagent.agents.durable import DurableRuns
 from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.frame.kept_sessions import store_of, with_sessions_in
 from mcpagent.cli.frame.options import Options
@@ -18,7 +19,6 @@ from mcpagent.cli.oneshot.agent_options import (
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.terminal import Terminal, put
-from mcpagent.durable import DurableRuns
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, RunFinished, ServerFailed
 

@@ -48,10 +48,10 @@ from mcpagent.cli.screen.terminal import (
 )
 from mcpagent.config import ServersConfig
 from mcpagent.errors import InputError, OutputError
+from mcpagent.journal.sessions import Sessions
+from mcpagent.journal.sessions.store import usable_id
 from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
-from mcpagent.sessions import Sessions
-from mcpagent.sessions.store import usable_id
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.values.approval import PendingCall

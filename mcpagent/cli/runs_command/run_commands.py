@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
+from mcpagent.agents.durable.stored_runs import StoredRun, StoredRuns
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.kept_sessions import ago, short_id, store_of, with_sessions_in
@@ -16,7 +17,6 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.cli.sessions_command.changing import agreed, left_alone, seconds_of
-from mcpagent.durable.stored_runs import StoredRun, StoredRuns
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.text.safe_text import safe_line
 

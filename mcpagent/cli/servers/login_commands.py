@@ -25,7 +25,7 @@ from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import token_store
 from mcpagent.errors import InputError
-from mcpagent.trust.consent import needs_consent
+from mcpagent.permissions.trust.consent import needs_consent
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:

@@ -226,7 +226,7 @@ class _Trial:
     ) -> None:
         from mcpagent.mcp.connection import McpConnection
         from mcpagent.mcp.lists.listing import list_server
-        from mcpagent.trust.launches import launch_of
+        from mcpagent.permissions.trust.launches import launch_of
 
         config = self._config
         if config.command:

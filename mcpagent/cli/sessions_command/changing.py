@@ -30,7 +30,7 @@ from mcpagent.cli.screen.terminal import (
 )
 from mcpagent.cli.sessions_command.looking import listed_lines, the_one
 from mcpagent.errors import InputError, SessionBusyError
-from mcpagent.sessions import exported
+from mcpagent.journal.sessions import exported
 from mcpagent.utilities.text.safe_text import safe_line
 
 _AGE = re.compile(r"(\d{1,6})\s*([hdwmy])")

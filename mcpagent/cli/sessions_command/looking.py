@@ -29,7 +29,7 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.errors import SessionStoreError
-from mcpagent.sessions import KeptSession, SessionInfo, Sessions
+from mcpagent.journal.sessions import KeptSession, SessionInfo, Sessions
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import dump_messages
 

@@ -14,9 +14,14 @@ from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, open_terminal
 from mcpagent.cli.sessions_command.looking import the_one
 from mcpagent.errors import InputError
-from mcpagent.sessions.export import transcript_of
-from mcpagent.tracing.kept_runs import recorded_runs, session_runs
-from mcpagent.tracing.tree import ASCII_BRANCHES, Branches, trace_document, trace_rows
+from mcpagent.journal.sessions.export import transcript_of
+from mcpagent.journal.tracing.kept_runs import recorded_runs, session_runs
+from mcpagent.journal.tracing.tree import (
+    ASCII_BRANCHES,
+    Branches,
+    trace_document,
+    trace_rows,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 
 

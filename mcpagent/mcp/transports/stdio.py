@@ -45,7 +45,7 @@ from mcpagent.mcp.transports.process_tree import (
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.mcp.transports.watchdog import KEEPER, MARK, Mark
-from mcpagent.trust.launches import Launch, launch_of, start_error
+from mcpagent.permissions.trust.launches import Launch, launch_of, start_error
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 

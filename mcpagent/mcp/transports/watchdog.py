@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcpagent.trust.launches import Launch
+from mcpagent.permissions.trust.launches import Launch
 
 MARK = "MCP_CLIENT_MARK"
 """The variable that each server gets: its value begins as those of all servers of this process do, and is its own."""

@@ -1,4 +1,4 @@
-"""Stores for whole outputs: in memory here; `sessions/kept_outputs.py` has one in a session store."""
+"""Stores for whole outputs: in memory here; `journal/sessions/kept_outputs.py` has one in a session store."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcpagent.run.agent_run import Middleware
-from mcpagent.run.middleware.journal import Journal
+from mcpagent.run.middleware.journaling import Journal
 from mcpagent.run.middleware.limiting import Limiting
 from mcpagent.run.middleware.noting_uses import Learning
 from mcpagent.run.middleware.offloading import Offloading

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
 from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
-from mcpagent.durable import DurableRuns
+from mcpagent.agents.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 from tests.terminal.warm import on_a_terminal, run
 

@@ -20,8 +20,8 @@ from mcpagent.cli.oneshot.agent_options import make_agent, make_approver
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.models import ScriptedModel
 from mcpagent.permissions.rules import Decision
-from mcpagent.trust.consent import Answer
-from mcpagent.trust.descriptions import Description
+from mcpagent.permissions.trust.consent import Answer
+from mcpagent.permissions.trust.descriptions import Description
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import ignore
 from mcpagent.values.messages import ToolDefinition

@@ -16,9 +16,9 @@ from mcpagent.cli.frame.configuration import Configuration, load_configuration
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import ask_trust, trust_lines, waiting_servers
 from mcpagent.errors import ServerError
-from mcpagent.trust.consent import Answer, described
-from mcpagent.trust.descriptions import Description
-from mcpagent.trust.trust_store import TrustStore
+from mcpagent.permissions.trust.consent import Answer, described
+from mcpagent.permissions.trust.descriptions import Description
+from mcpagent.permissions.trust.trust_store import TrustStore
 from tests.cli.may_run.test_trust_commands import commit, git
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, server_option

@@ -27,8 +27,8 @@ from mcpagent.cli.screen.rendering import TurnView
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
 from mcpagent.config import ServersConfig
 from mcpagent.errors import ConfigError, McpAgentError
+from mcpagent.journal.sessions import exported
 from mcpagent.models import AnthropicModel
-from mcpagent.sessions import exported
 from mcpagent.values.events import (
     Event,
     ProviderCall,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent import Agent, RunOptions, Sessions
-from mcpagent.durable import DurableRuns
+from mcpagent.agents.durable import DurableRuns
 
 SECONDS = 60.0
 

@@ -19,7 +19,7 @@ from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.transports.process_tree import children_of, end_marked, with_mark
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.mcp.transports.watchdog import MARK, SCRIPT, Mark, ProcessGuard
-from mcpagent.trust.launches import Launch
+from mcpagent.permissions.trust.launches import Launch
 from tests.servers.leftovers import nothing_left, processes
 from tests.tables import each_row
 

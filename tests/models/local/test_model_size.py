@@ -15,13 +15,13 @@ import pytest
 
 from mcpagent import Agent, ModelSettings, RunOptions, ScriptedModel, ToolSearch
 from mcpagent.errors import ConfigError
+from mcpagent.journal.recording import Recorder, Replay
 from mcpagent.models import FallbackModel, OpenAIChatModel, resolve_model
 from mcpagent.models.base import is_small
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.local.model_size import is_of_small_size
 from mcpagent.models.model_settings import settings_of
-from mcpagent.recording import Recorder, Replay
 from mcpagent.values.events import Event, Notice
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream

@@ -13,10 +13,10 @@ import pytest
 from mcpagent import Agent, Limits, RunOptions, Sessions, ToolSearch
 from mcpagent.errors import ConfigError, ContextOverflowError, InputError, LimitError, ModelError
 from mcpagent.history.compaction_options import Compaction
+from mcpagent.journal.recording.recorder import Recorder
+from mcpagent.journal.recording.replay import Replay
 from mcpagent.models import ModelRequest, ScriptedModel
 from mcpagent.models.scripted import Answer
-from mcpagent.recording.recorder import Recorder
-from mcpagent.recording.replay import Replay
 from mcpagent.values.events import ConversationCompacted, Event, Notice, TextDelta
 from mcpagent.values.messages import (
     Compacted,

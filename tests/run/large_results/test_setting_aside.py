@@ -32,12 +32,13 @@ from mcpagent import (
     external,
     load_messages,
 )
+from mcpagent.agents.durable import DurableRuns
 from mcpagent.cli.chat.trace import Trace, context_lines
 from mcpagent.cli.oneshot.json_report import event_document
 from mcpagent.cli.screen.lines import tool_line
 from mcpagent.cli.screen.terminal import Glyphs
-from mcpagent.durable import DurableRuns
 from mcpagent.history.conversation import Conversation
+from mcpagent.journal.sessions import exported
 from mcpagent.models.base import ModelRequest, ModelResponse, ToolLimits
 from mcpagent.models.scripted import Reply
 from mcpagent.models.tool_changes_in_history import READER_NAMES
@@ -45,7 +46,6 @@ from mcpagent.run.agent_run import active_run, run_context
 from mcpagent.run.large_results.large_output import LargeOutput
 from mcpagent.run.large_results.setting_aside import LargeResults
 from mcpagent.run.large_results.shelves import MemoryShelf, Opened, OpenedFor
-from mcpagent.sessions import exported
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.values.approval import CallsPendingError
 from mcpagent.values.events import Emit, Event, ToolCallFinished

@@ -8,9 +8,9 @@ import pytest
 
 from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
 from mcpagent.errors import SessionStoreError
+from mcpagent.journal.sessions import Entry, Holder
 from mcpagent.models.scripted import Reply
-from mcpagent.sessions import Entry, Holder
-from tests.sessions.test_protocol import InMemory
+from tests.journal.sessions.test_protocol import InMemory
 
 pytestmark = pytest.mark.anyio
 

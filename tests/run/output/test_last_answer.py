@@ -36,8 +36,8 @@ from mcpagent.errors import AgentStateError
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.prompt.builder import is_misfit_note
 from mcpagent.values.events import AnswerRestarted, Event, RunFinished, SubagentEvent, TextDelta
+from tests.journal.sessions.test_keeping_after_a_kill import copy_of
 from tests.run.output.used_types import City, Even, Trip
-from tests.sessions.test_keeping_after_a_kill import copy_of
 from tests.tables import each_row
 
 GOOD = '{"name": "Rome", "people": 5}'

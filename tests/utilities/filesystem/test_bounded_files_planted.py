@@ -26,14 +26,14 @@ from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.transports.server_log import append_bounded
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.permissions.trust.descriptions import Description, Fact
+from mcpagent.permissions.trust.trust_store import TrustStore
 from mcpagent.search.learning import SearchHistory
-from mcpagent.trust.descriptions import Description, Fact
-from mcpagent.trust.trust_store import TrustStore
 from mcpagent.utilities.filesystem.user_folders import cache_folder, state_folder
 from mcpagent.values.messages import ToolDefinition
 from tests.permissions.judging import PRINTS, is_stored
+from tests.permissions.trust.canary import PYTHON, Canary
 from tests.search.test_saved import answers, index_in
-from tests.trust.canary import PYTHON, Canary
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX permissions")
 

@@ -24,8 +24,8 @@ from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
+from mcpagent.permissions.trust.trust_store import TrustStore
 from mcpagent.search.learning import SearchHistory, Uses
-from mcpagent.trust.trust_store import TrustStore
 from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.values.messages import ToolDefinition, ToolKey
 from tests.search.meaning.test_embedding import CountingEmbedder, index_with

@@ -27,9 +27,9 @@ from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.values.messages import ToolDefinition, ToolKey
 from tests.cli.chat.slash.test_slash_table import answer, scene
 from tests.permissions.judging import PRINTS, is_stored
+from tests.permissions.trust.canary import fifo
 from tests.tables import each_row
 from tests.terminal.process import ROOT, environment, run
-from tests.trust.canary import fifo
 from tests.utilities.filesystem.test_bounded_files_planted import ONLY_ROOT, SOMEBODY
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX")

@@ -35,9 +35,9 @@ from mcpagent import (
     wrapped,
 )
 from mcpagent.errors import ConfigError, InputError, McpAgentError
+from mcpagent.journal.recording import Recorder
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.recording import Recorder
 from mcpagent.toolsets.definition import RunOptions
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
 from mcpagent.values.messages import user_message

@@ -43,8 +43,8 @@ from mcpagent import (
 )
 from mcpagent.agents.run_input import Given
 from mcpagent.agents.session import session_of
+from mcpagent.journal.sessions.kept import KeptSession
 from mcpagent.run.agent_run import RunContext
-from mcpagent.sessions.kept import KeptSession
 from mcpagent.values.events import Event, LimitReached, RunFinished, SubagentEvent, TextDelta
 from mcpagent.values.limits import run_limits
 from mcpagent.values.limits.run_limits import KINDS

@@ -14,7 +14,7 @@ from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import Terminal, put
-from mcpagent.sessions import SessionInfo, Sessions
+from mcpagent.journal.sessions import SessionInfo, Sessions
 from mcpagent.values.messages import Content, Prompt
 
 

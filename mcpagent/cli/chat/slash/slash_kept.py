@@ -7,7 +7,7 @@ import asyncio
 from mcpagent.cli.chat.session_rows import session_rows
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.kept_sessions import meant_sessions, short_id
-from mcpagent.sessions import Sessions
+from mcpagent.journal.sessions import Sessions
 from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_LISTED = 15

@@ -224,7 +224,7 @@ async def save(desk: Desk, argument: str) -> None:
 
 async def export(desk: Desk, argument: str) -> None:
     """the conversation as md, json or html, to read or pass on"""
-    from mcpagent.sessions.export import FORMS
+    from mcpagent.journal.sessions.export import FORMS
 
     form, _, name = argument.partition(" ")
     form = form or "md"
@@ -236,7 +236,7 @@ async def export(desk: Desk, argument: str) -> None:
 
 def _write(desk: Desk, form: str, name: str) -> None:
     """Under the first name that is free: nothing is ever overwritten."""
-    from mcpagent.sessions.export import exported
+    from mcpagent.journal.sessions.export import exported
 
     if not desk.agent.messages:
         desk.say("there is nothing to keep yet")

@@ -22,11 +22,11 @@ from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import Glyphs, Terminal
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError, ModelError
+from mcpagent.journal.sessions import SessionInfo, Sessions
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.permissions.rules import Rules
 from mcpagent.permissions.stored_approvals import StoredApprovals
-from mcpagent.sessions import SessionInfo, Sessions
 from mcpagent.values.approval import Rule
 from mcpagent.values.events import Event
 from mcpagent.values.messages import Image, Message, Prompt, Text, ToolCall, Usage

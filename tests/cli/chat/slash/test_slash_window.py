@@ -13,8 +13,8 @@ from mcpagent.cli.screen.lines import event_lines
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ModelError
 from mcpagent.history.sent_messages import LeftOut
+from mcpagent.journal.sessions.export import exported
 from mcpagent.prompt.builder import misfit_note
-from mcpagent.sessions.export import exported
 from mcpagent.values.events import ConversationCompacted
 from mcpagent.values.messages import KeptAside, Message, ToolResult, ToolsChanged, Usage
 from mcpagent.values.messages import Text as Words

@@ -1,0 +1,128 @@
+"""The database of the engine: a SQLite file, or PostgreSQL; what is wrong with it is told in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from mcpagent.errors import SessionStoreError
+from mcpagent.journal.sessions.places import file_meant, is_address
+from mcpagent.utilities.filesystem.file_changes import make_private
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide
+
+_ITS_TABLE = "workflow_status"
+_NAME_ANOTHER = "name another one: --database FILE, or DurableRuns(FILE)"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDatabase:
+    """`address` is for the engine, `where` for people: without a password. `file` is None for PostgreSQL."""
+
+    address: str
+    where: str
+    file: Path | None = None
+
+    @classmethod
+    def of(cls, database: str | Path | None) -> EngineDatabase:
+        """The one that is meant. Raises `ConfigError` for what is neither a file nor an address of PostgreSQL."""
+        if is_address(database):
+            rest = database.partition("://")[2]
+            with contextlib.suppress(ValueError):  # said by whoever connects
+                hide(urlsplit(database).password)
+            return cls(
+                f"postgresql://{rest}",
+                f"postgresql://{safe_line(rest.rpartition('@')[2], 200)}",
+            )
+        file = file_meant(database, "runs.db", os.environ)
+        return cls(f"sqlite:///{file}", safe_line(str(file), 200), file)
+
+    def make_ready(self) -> None:
+        """Makes the file if it is not there, for its user only.
+
+        Raises `SessionStoreError` for one that cannot be used, or is another program's.
+        """
+        if self.file is None:
+            return
+        try:
+            make_private(self.file.parent)
+            if not self.file.exists():
+                os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
+            if not os.access(self.file, os.R_OK | os.W_OK) or self.file.is_dir():
+                why = "cannot be written"
+                if self.file.is_dir():
+                    why = "is a folder"
+                raise SessionStoreError(f"{self.where}: {why}; {_NAME_ANOTHER}")
+            with contextlib.closing(
+                sqlite3.connect(self.file, timeout=10)
+            ) as connection:
+                tables = {
+                    str(row[0])
+                    for row in connection.execute("SELECT name FROM sqlite_master")
+                }
+        except (OSError, sqlite3.Error) as error:
+            raise self.problem(error) from None
+        if tables and _ITS_TABLE not in tables:
+            raise SessionStoreError(
+                f"{self.where}: is another program's database; {_NAME_ANOTHER}"
+            )
+
+    def problem(self, error: BaseException) -> SessionStoreError:
+        """What the engine, or its database, could not do there, and what to do."""
+        cause = getattr(error, "orig", None) or error
+        if self.file is None and not hasattr(
+            cause, "sqlstate"
+        ):  # its text quotes what cannot be read
+            form = "postgresql://user:password@host:port/database"
+            return SessionStoreError(
+                f"durable runs: the address cannot be read; write {form}, special ones as %40"
+            )
+        said = safe_line(str(cause).partition("\n")[0], 200)
+        if isinstance(cause, OSError):
+            said = safe_line(cause.strerror or said, 120)
+        return SessionStoreError(
+            f"{self.where}: durable runs cannot be kept there ({said}); {self._advice(cause)}"
+        )
+
+    def _advice(self, cause: BaseException) -> str:
+        if self.file is None:
+            from mcpagent.journal.sessions.postgres import advice
+
+            code = getattr(cause, "sqlstate", None)
+            if str(code) == "42501":
+                return "its owner has to say: GRANT CREATE ON DATABASE ... TO this user"
+            return (
+                advice(code, str(cause))
+                or "is the server running there, and may this user make tables in it?"
+            )
+        text = str(cause)
+        if "full" in text or "disk I/O" in text:
+            return "make room on the disk and go on"
+        if "locked" in text:
+            return "another program has it locked; end that one"
+        if "not a database" in text or "malformed" in text:
+            return f"it is no database of runs, or a damaged one; move it away, or {_NAME_ANOTHER}"
+        return _NAME_ANOTHER
+
+
+class EngineConnection(sqlite3.Connection):
+    """A connection to SQLite with `unixepoch('subsec')`, which SQLite has from 3.42 on.
+
+    The engine writes it into its tables where Python is 3.12 or newer, whatever SQLite that Python has; it is null
+    there before 3.42, and every process that opens the file needs it.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if sqlite3.sqlite_version_info < (3, 42):
+            self.create_function("unixepoch", 1, _now)
+
+
+def _now(_: str) -> float:
+    return time.time()

@@ -1,0 +1,233 @@
+"""The queue of a model's runs in the engine: its bounds, who serves it, and where runs wait for their session."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
+
+from mcpagent.journal.sessions.run_ended import RunRecord
+from mcpagent.journal.sessions.store import Sessions, written
+from mcpagent.utilities.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from dbos import WorkflowStatus
+
+VERSION = "mcpagent-2"
+"""Of how a worker finds out what to do of a run: it works only on runs of its own version."""
+
+WORKFLOW_NAME = "mcpagent.run"
+
+State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
+_STATES: dict[str, State] = {
+    "ENQUEUED": "waiting",
+    "DELAYED": "waiting",
+    "PENDING": "running",
+    "SUCCESS": "done",
+    "CANCELLED": "cancelled",
+}
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
+"""The name of a queue that has no runs: it says that a process serves one, and which."""
+
+POLL_SECONDS = 0.2
+WAITING_POLL_SECONDS = 2.0
+"""A poll of a queue takes milliseconds of CPU, and runs that wait for their session have time."""
+
+MAX_COMPARED = 100
+"""Of so many runs of a session, the oldest, it is found out which was the first."""
+
+
+async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """What the engine gives, asked outside of every workflow: inside, asking would be a step of it."""
+    asked = partial(Context().run, work, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(None, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many runs of a model are done at the same time, of one user, and how many begin in a minute."""
+
+    at_once: int | None = None
+    per_user: int | None = None
+    per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTurn:
+    """The turn of a run: whether no earlier run of its session is unfinished; whether it is in the waiting queue."""
+
+    is_first: bool = False
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunQueue:
+    """The runs that one model answers. A run whose session is busy waits in `waiting`, where it is in nobody's way."""
+
+    model: str
+
+    @classmethod
+    def of(cls, model: str) -> RunQueue:
+        """That of the model with this name."""
+        return cls(safe_line(model, 100))
+
+    @property
+    def name(self) -> str:
+        """What the engine calls it."""
+        return f"mcpagent {self.model}"
+
+    @property
+    def waiting(self) -> str:
+        """The queue without bounds of those that wait for their session."""
+        return f"{self.name} (waiting)"
+
+    async def register(self, limits: Bounds, *, works: bool) -> None:
+        """Makes it known. Whoever does no runs leaves its bounds as those have set them that do."""
+        from dbos import DBOS
+
+        how: Any = "always_update" if works else "never_update"
+        await DBOS.register_queue_async(
+            self.name,
+            global_concurrency=limits.at_once,
+            partition_concurrency=limits.per_user,
+            limiter={"limit": limits.per_minute, "period": 60.0}
+            if limits.per_minute is not None
+            else None,
+            polling_interval_sec=POLL_SECONDS,
+            on_conflict=how,
+        )
+        await DBOS.register_queue_async(
+            self.waiting, polling_interval_sec=WAITING_POLL_SECONDS, on_conflict=how
+        )
+
+    def options(self, session: str, user: str, run: str) -> dict[str, Any]:
+        """Return what the engine stores of a run beside its input."""
+        return {
+            "workflow_name": WORKFLOW_NAME,
+            "queue_name": self.name,
+            "app_version": VERSION,
+            "workflow_id": run,
+            "queue_partition_key": owner_of(session, user),
+            "authenticated_user": session,  # the engine finds runs by this on both databases, by attributes on one only
+            "attributes": {
+                "asked": time.time_ns()
+            },  # it knows the second, which is not enough for the order
+        }
+
+    async def turn(self, session: str, run: str) -> RunTurn | None:
+        """Return where the run stands among the unfinished runs of its session; None if it is not one of them."""
+        from dbos import DBOS
+
+        unfinished = await outside(
+            DBOS.list_workflows,
+            name=WORKFLOW_NAME,
+            status=["ENQUEUED", "DELAYED", "PENDING"],
+            app_version=VERSION,
+            queue_name=[self.name, self.waiting],
+            user=session,
+            limit=MAX_COMPARED,
+            load_input=False,
+            load_output=False,
+        )
+        first = min(unfinished, key=order_of, default=None)
+        own = next((status for status in unfinished if status.workflow_id == run), None)
+        if own is None or first is None:
+            if len(unfinished) == MAX_COMPARED:
+                return RunTurn()
+            return None
+        return RunTurn(first is own, own.queue_name == self.waiting)
+
+    # -- who serves it ------------------------------------------------------------------------------------------------
+
+    def _seat(self, token: str) -> str:
+        return f"mcpagent worker {token} {VERSION} {self.model}"
+
+    async def sit_down(self, token: str) -> None:
+        """The process with this token does its runs from now on."""
+        from dbos import DBOS
+
+        await DBOS.register_queue_async(self._seat(token), on_conflict="always_update")
+
+    async def stand_up(self, token: str) -> None:
+        """The process does them no more."""
+        from dbos import DBOS
+
+        await DBOS.delete_queue_async(self._seat(token))
+
+
+def run_state(status: WorkflowStatus, record: RunRecord) -> State:
+    """Return the state of a run. Its session decides; before that has the run, the engine does."""
+    if record.ended is not None:
+        return record.ended.state
+    state = state_of(status)
+    if record.is_under_way and state != "failed":
+        return "running"
+    return state
+
+
+def state_of(status: WorkflowStatus) -> State:
+    """Return the state of a run that its session does not know."""
+    if str(status.status) == "PENDING" and str(status.queue_name).endswith("(waiting)"):
+        return "waiting"
+    return _STATES.get(str(status.status), "failed")
+
+
+def owner_of(session: str, user: str) -> str:
+    """Return a digest of the owner of a run, who may have any name: its user, or else its session."""
+    if user:
+        owner = f"user {user}"
+    else:
+        owner = f"session {session}"
+    return hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def order_of(status: WorkflowStatus) -> tuple[int, int, str]:
+    """Return the place of a run among others, by when it was asked for."""
+    return (
+        status.created_at or 0,
+        int((status.attributes or {}).get("asked") or 0),
+        status.workflow_id,
+    )
+
+
+async def models_served(store: Sessions, version: str = VERSION) -> set[str]:
+    """The models whose runs of this version a living process does; the seats of dead ones are taken away."""
+    from dbos import DBOS
+
+    served: set[str] = set()
+    for name in [queue.name for queue in await DBOS.list_queues_async()]:
+        if (seat := _SEAT.fullmatch(name)) is None:
+            continue
+        if not await written(store.is_alive(seat[1])):
+            await DBOS.delete_queue_async(name)
+        elif seat[2] == version:
+            served.add(seat[3])
+    return served
+
+
+async def unserved_words(store: Sessions, queue_name: str, version: str) -> str:
+    """Why nobody does a run of that queue, and what to do; "" if somebody does."""
+    model = queue_name.removeprefix("mcpagent ").removesuffix(" (waiting)")
+    served = await models_served(store, version)
+    if model in served:
+        return ""
+    if version != VERSION:
+        return (
+            f"it was begun by another version of mcpagent ({safe_line(version, 40)}), and no worker of that one is "
+            "running; start one, or cancel it and ask again"
+        )
+    others = ", ".join(f'"{safe_line(other, 80)}"' for other in sorted(served)[:5])
+    so = "no worker is running"
+    if others:
+        so = f"the workers that are running do those of {others}"
+    return f'no worker does the runs of the model "{model}": {so}; start one: mcpagent worker -m {model}'

@@ -1,0 +1,524 @@
+"""`DurableRuns`: runs in a queue of DBOS, so that another process finishes what one began."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from mcpagent.agents.agent import Agent
+from mcpagent.agents.durable.database import EngineConnection, EngineDatabase
+from mcpagent.agents.durable.queues import (
+    POLL_SECONDS,
+    VERSION,
+    WORKFLOW_NAME,
+    Bounds,
+    RunQueue,
+    State,
+    owner_of,
+    run_state,
+    state_of,
+    unserved_words,
+)
+from mcpagent.agents.durable.runner import Runner, RunRequest
+from mcpagent.agents.run_input import wanted_output
+from mcpagent.errors import AgentStateError, ConfigError, InputError, RunCancelledError
+from mcpagent.history.conversation import usable_prompt
+from mcpagent.journal.sessions.entries import clean_json
+from mcpagent.journal.sessions.run_ended import DurableResult, RunEnded, RunRecord
+from mcpagent.journal.sessions.standing import written_json
+from mcpagent.journal.sessions.store import Sessions, usable_id, written
+from mcpagent.toolsets.definition import Definition
+from mcpagent.utilities.python.argument_checks import checked, expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallAnswer, usable_answers
+from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.messages import Text
+
+if TYPE_CHECKING:
+    from dbos import DBOSConfig, WorkflowStatus
+
+SERVED_SECONDS = 5.0
+"""How often `result` looks whether a worker does the runs of this model."""
+
+ASK_ENGINE_SECONDS = 0.5
+"""How often `result` asks the engine, while the session does not know the run."""
+
+_INSTALL = "durable runs need DBOS, which is not installed; pip install 'mcpagent[durable]' (docs/install.md)"
+
+
+class DurableRun:
+    """One run, whichever process works on it. `id` names it, and `session` its session, in every process."""
+
+    def __init__(self, runs: DurableRuns, id: str, session: str) -> None:  # noqa: A002 - what everybody calls it
+        self._runs = runs
+        self.id, self.session = id, session
+
+    async def result(self, timeout_seconds: float | None = None) -> DurableResult:
+        """Waits for the end of the run and returns its result; raises the error that ended it, or `TimeoutError`.
+
+        While no worker does the runs of its model, `result` waits a bounded time and then raises an `AgentStateError`
+        that says so. The run still waits for a worker.
+        """
+        ended = asyncio.ensure_future(self._runs.end_of(self))
+        unserved = asyncio.ensure_future(self._runs.never_served(self))
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await asyncio.wait(
+                    {ended, unserved}, return_when=asyncio.FIRST_COMPLETED
+                )
+            if not ended.done():
+                unserved.result()  # raises
+            end = ended.result()
+        finally:
+            for task in (ended, unserved):
+                task.cancel()
+            await asyncio.wait({ended, unserved})
+        if end.error is not None:
+            raise end.error
+        assert end.result is not None
+        return end.result
+
+    async def state(self) -> State:
+        """ "waiting" for its turn or its session, "running", "done", "failed" or "cancelled"."""
+        record = await self._runs.record_of(self)
+        if record.ended is not None:
+            return record.ended.state
+        return run_state(await _status(self.id), record)
+
+
+class DurableRuns:
+    """Runs that another process finishes if the one that began them dies.
+
+        durable = DurableRuns("postgresql://...")
+        agent = Agent(..., sessions=Sessions("postgresql://..."))
+        async with agent, durable.serving(agent):
+            run = await durable.start("What is new?", session="ann")
+            print((await run.result()).answer)
+
+    `database` is that of the engine: a file (None: `runs.db` in the user's data folder), or a PostgreSQL database that
+    several workers share. The engine has the queue and gives each run to one worker; all else is in the session, so the
+    agent needs a store of sessions that all workers reach. A worker that takes a run over resumes its session: nothing
+    that was stored is done again, and a call whose outcome is unknown is reported to the model, not made again, unless
+    its tool is `safe_to_repeat`.
+    `at_once` bounds how many runs a model answers at the same time, `per_user` how many of one user's, `per_minute` how
+    many begin in a minute; the worker that starts last sets them for all. Whoever waits for a run is told when no
+    worker has done those of its model for `unserved_seconds`. Raises `ConfigError` if the extra `durable` is not
+    installed, or for what is no database.
+    """
+
+    @checked()
+    def __init__(
+        self,
+        database: str | Path | None = None,
+        *,
+        at_once: int | None = 10,
+        per_user: int | None = None,
+        per_minute: int | None = None,
+        unserved_seconds: float = 60.0,
+    ) -> None:
+        expect(
+            "DurableRuns: database",
+            database,
+            (str, Path, NoneType),
+            "a file, or postgresql://...",
+        )
+        for name, value in (
+            ("at_once", at_once),
+            ("per_user", per_user),
+            ("per_minute", per_minute),
+        ):
+            expect(
+                f"DurableRuns: {name}",
+                value,
+                (int, NoneType),
+                "a whole number, 1 or more, or None",
+                holds=lambda number: number is None or number >= 1,
+            )
+        seconds = "a number of seconds above 0"
+        expect(
+            "DurableRuns: unserved_seconds",
+            unserved_seconds,
+            (int, float),
+            seconds,
+            holds=lambda limit: limit > 0,
+        )
+        self._database = EngineDatabase.of(database)
+        self._limits, self._unserved_seconds = (
+            Bounds(at_once, per_user, per_minute),
+            float(unserved_seconds),
+        )
+        if at_once is not None and per_user is not None and per_user > at_once:
+            raise ConfigError(
+                f"DurableRuns: per_user is {per_user}, and at_once only {at_once}; make per_user smaller"
+            )
+        self._runner: Runner | None = None
+        self._works = False
+
+    @property
+    def where(self) -> str:
+        """The file, or the database without its password."""
+        return self._database.where
+
+    def __repr__(self) -> str:
+        return f"<DurableRuns {self.where}>"
+
+    def __call__(self, definition: Definition) -> Definition:
+        """Return the definition unchanged: `RunOptions(wrappers=[durable])` is not needed, but works."""
+        return definition
+
+    # -- for whoever asks ---------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        prompt: str,
+        *,
+        session: str | None = None,
+        user: str = "",
+        run: str | None = None,
+        output_type: Any = None,
+        limits: Limits | None = None,
+    ) -> DurableRun:
+        """Begins a run of this session (None: a new one) as soon as it is its turn, in whichever worker.
+
+        `run` is its ID: the same one given twice is one run. It belongs to its session, and to the `user` if one is
+        named. With an `output_type` the answer is data that fits its JSON Schema; a worker has the schema alone, so
+        validators of a type do not count. `limits` hold besides those of the worker's agent. Raises `InputError` for an
+        unusable prompt, ID, type or limit, and for the ID of another owner's run.
+        """
+        expect(
+            "start: limits", limits, (Limits, NoneType), "Limits(...)", error=InputError
+        )
+        parts = usable_prompt(prompt)
+        if any(not isinstance(part, Text) for part in parts):
+            raise InputError("start: a durable run is asked with words alone")
+        expect("start: user", user, str, "a name as text", error=InputError)
+        words = "".join(part.text for part in parts if isinstance(part, Text))
+        if run is None:
+            wanted = uuid4().hex
+        else:
+            wanted = _usable_run(run)
+        name = usable_id(owner_of(wanted, user) if session is None else session)
+        spec = wanted_output(output_type)
+        output = None
+        if spec is not None:
+            output = {"title": spec.format.name, **spec.schema}
+        if limits is not None:
+            given = limits.given()
+        else:
+            given = None
+        begun = await self._enqueue(
+            RunRequest(name, words, output=output, limits=given), user, wanted
+        )
+        if run is None:
+            return begun
+        return await self.run(wanted, session=name, user=user)
+
+    async def answer(
+        self, answers: Sequence[CallAnswer], *, session: str, user: str = ""
+    ) -> DurableRun:
+        """Goes on with a run that ended with calls that wait, also days later and in another process.
+
+        The same answers given twice are one run.
+        """
+        given = usable_answers(answers)
+        expect("answer: user", user, str, "a name as text", error=InputError)
+        if not given:
+            raise InputError("answer: give an answer to each call that waits")
+        request = RunRequest(usable_id(session), answers=tuple(given.values()))
+        store = self._require_serving().store
+        digest = hashlib.sha256(written_json(request.to_json()).encode()).hexdigest()[
+            :32
+        ]
+        # What failed, or answered the same call before the conversation was taken back, is not what is answered now.
+        for number in count(1):
+            run = DurableRun(self, f"answer-{digest}-{number}", session)
+            if await _found(run.id) is not None:
+                state = await run.state()
+            else:
+                state = "waiting"
+            if state in ("waiting", "running") or (
+                state == "done" and not _wait(store, session, given)
+            ):
+                return await self._enqueue(request, user, run.id)
+        raise AssertionError
+
+    async def run(
+        self,
+        id: str,  # noqa: A002
+        *,
+        session: str | None = None,
+        user: str | None = None,
+    ) -> DurableRun:
+        """Return the run of this ID, begun in whichever process.
+
+        Raises `InputError` if there is none, and for a run of another session or user, where these are named.
+        """
+        self._require_serving()
+        status = await _found(_usable_run(id))
+        if status is None:
+            raise InputError(f'{self.where}: there is no run "{safe_line(id, 60)}"')
+        found = str(status.authenticated_user)
+        is_users = user is None or status.queue_partition_key == owner_of(found, user)
+        if session not in (None, found) or not is_users:
+            raise InputError(
+                f'run "{safe_line(id, 60)}" belongs to another owner; use the ID of a run of your own'
+            )
+        return DurableRun(self, id, found)
+
+    async def cancel(
+        self,
+        id: str,  # noqa: A002
+        *,
+        session: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Ends a run before its next step, in whichever process; a request or call that was sent is not taken back.
+
+        Raises as `run` does.
+        """
+        from dbos import DBOS
+
+        run = await self.run(id, session=session, user=user)
+        await written(self._require_serving().store.cancel_run(run.session, id))
+        await DBOS.cancel_workflow_async(id)
+
+    async def _enqueue(self, request: RunRequest, user: str, run: str) -> DurableRun:
+        from dbos import DBOS
+
+        runner = self._require_serving()
+        options: Any = runner.queue.options(request.session, user, run)
+        await DBOS.enqueue_workflow_with_options_async(
+            options, clean_json(request.to_json())
+        )
+        if not self._works and (
+            words := await unserved_words(runner.store, runner.queue.name, VERSION)
+        ):
+            runner.agent._runtime.warn(f"{self.where}: {words}")
+        return DurableRun(self, run, request.session)
+
+    # -- what became of a run -----------------------------------------------------------------------------------------
+
+    async def record_of(self, run: DurableRun) -> RunRecord:
+        """Return the state of a run in its session, which decides over what the engine says."""
+        return await written(
+            self._require_serving().store.run_record(run.session, run.id)
+        )
+
+    async def end_of(self, run: DurableRun) -> RunEnded:
+        """Waits for the end of a run. Raises the error of a run that ended before it began in its session."""
+        loop, runner = asyncio.get_running_loop(), self._require_serving()
+        ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
+        try:
+            while True:
+                record = await self.record_of(run)
+                if record.ended is not None:
+                    return record.ended
+                if loop.time() > ask_engine_at:
+                    ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
+                    if (end := await self._end_without_session(run)) is not None:
+                        return end
+                await runner.is_freed_within(POLL_SECONDS, run.id)
+        finally:
+            runner.forget(run.id)
+
+    async def _end_without_session(self, run: DurableRun) -> RunEnded | None:
+        """Return the end of a run that its session will never have; None while a worker may still bring it to one."""
+        status = await _found(run.id)
+        state = "failed"
+        if status is not None:
+            state = state_of(status)
+        if state in ("waiting", "running"):
+            return None
+        record = await self.record_of(run)  # it may have ended in between
+        if (
+            record.is_under_way and state == "cancelled"
+        ):  # by a worker that may have died before it saw that
+            await written(self._require_serving().store.cancel_run(run.session, run.id))
+            return None
+        return record.ended or _end_told_by_engine(run, status)
+
+    async def never_served(self, run: DurableRun) -> None:
+        """Raises `AgentStateError` when no worker has done runs like this one for long."""
+        loop = asyncio.get_running_loop()
+        since, pause = loop.time(), min(SERVED_SECONDS, self._unserved_seconds)
+        while True:
+            await asyncio.sleep(pause)
+            runner, words = self._require_serving(), ""
+            with suppress(Exception):  # a database that is away may come back
+                status = await _status(run.id)
+                if str(status.status) in ("ENQUEUED", "DELAYED"):
+                    words = await unserved_words(
+                        runner.store, str(status.queue_name), str(status.app_version)
+                    )
+            if not words:
+                since = loop.time()
+            elif loop.time() - since >= self._unserved_seconds:
+                raise AgentStateError(
+                    f'{self.where}: run "{safe_line(run.id, 60)}" waits: {words}'
+                )
+
+    def _require_serving(self) -> Runner:
+        if self._runner is None:
+            raise AgentStateError(
+                "durable runs are not served; use `async with durable.serving(agent):`"
+            )
+        return self._runner
+
+    # -- the worker ---------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def serving(
+        self, agent: Agent[Any], *, works: bool = True, stop_seconds: float = 10.0
+    ) -> AsyncIterator[None]:
+        """Inside, runs can be started; with `works` this process does them too, and those of workers that died.
+
+        On leaving, runs under way have `stop_seconds` to end; another worker, or the next start, resumes the others.
+        One at a time in a process. Raises `ConfigError` if the agent keeps no sessions.
+        """
+        try:
+            from dbos import DBOS
+        except ModuleNotFoundError:
+            raise ConfigError(_INSTALL) from None
+        if agent._runtime.store is None:
+            raise ConfigError(
+                "durable runs need an agent that keeps its sessions: Agent(sessions=Sessions(...))"
+            )
+        if not agent._runtime.is_started:
+            raise AgentStateError(
+                "start the agent first: `async with agent, durable.serving(agent):`"
+            )
+        if self._runner is not None or _SERVING[0] is not None:
+            raise AgentStateError(
+                "this process serves durable runs already; it can serve one agent's at a time"
+            )
+        await asyncio.to_thread(self._database.make_ready)
+        me = await written(agent._runtime.store.join())
+        logging.getLogger("dbos").setLevel(
+            logging.CRITICAL
+        )  # what went wrong with a run is told by its result
+        looking: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        threads = getattr(loop, "_default_executor", None)
+        queue = RunQueue.of(agent._runtime.model.name)
+        self._works = works
+        self._runner = runner = _SERVING[0] = Runner(
+            agent, agent._runtime.store, queue, me
+        )
+        try:
+            try:
+                DBOS(config=self._config(me))
+                if DBOS.__dict__.get("_mcpagent_workflow") is None:
+                    workflow = DBOS.workflow(name=WORKFLOW_NAME)(_workflow)
+                    DBOS._mcpagent_workflow = workflow  # type: ignore[attr-defined]
+                DBOS.listen_queues([queue.name, queue.waiting] if works else [])
+                DBOS.launch()
+                await queue.register(self._limits, works=works)
+            except Exception as error:  # noqa: BLE001 - whatever the engine's database raises
+                raise self._database.problem(error) from None
+            if works:
+                await queue.sit_down(me)
+                looking = asyncio.create_task(runner.look(), name="mcpagent-durable")
+            yield
+        finally:
+            if looking is not None:
+                looking.cancel()
+                await asyncio.wait({looking})
+                with suppress(
+                    Exception
+                ):  # the database may be what is gone; others see that this process is
+                    await queue.stand_up(me)
+            await runner.end(stop_seconds)
+            await asyncio.to_thread(DBOS.destroy)
+            # The engine has put its own threads in place of the loop's, and they are gone now.
+            loop.set_default_executor(
+                threads or ThreadPoolExecutor(thread_name_prefix="asyncio")
+            )
+            self._runner = _SERVING[0] = None
+
+    def _config(self, me: str) -> DBOSConfig:
+        is_file = self._database.file is not None
+        return {
+            "name": "mcpagent",
+            "system_database_url": self._database.address,
+            "db_engine_kwargs": {"connect_args": {"factory": EngineConnection}}
+            if is_file
+            else {},
+            "application_version": VERSION,
+            "executor_id": me,
+            "log_level": "CRITICAL",
+            "enable_otlp": False,
+            # Nothing here is a notification. Each look takes CPU, and the engine does not end in between.
+            "notification_listener_polling_interval_sec": 0.5,
+        }
+
+
+_SERVING: list[Runner | None] = [None]
+"""Who does the runs of this process: the engine is one for all of it."""
+
+
+async def _workflow(data: str) -> None:
+    from dbos import DBOS
+
+    runner = _SERVING[0]
+    if runner is None:
+        raise AgentStateError("durable runs are not served any more")
+    await runner.execute(str(DBOS.workflow_id), data)
+
+
+async def _found(run: str) -> WorkflowStatus | None:
+    """Return what the engine knows of a run; None if it knows no such run."""
+    from dbos import DBOS
+
+    return await DBOS.get_workflow_status_async(run)
+
+
+async def _status(run: str) -> WorkflowStatus:
+    status = await _found(run)
+    if status is None:
+        raise AgentStateError(f'run "{safe_line(run, 60)}" was deleted')
+    return status
+
+
+def _end_told_by_engine(run: DurableRun, status: WorkflowStatus | None) -> RunEnded:
+    """Return the end of a run that its session does not have."""
+    if status is not None and status.status == "CANCELLED":
+        return RunEnded(run.id, error=RunCancelledError(run.id))
+    if status is not None and status.error is not None:
+        return RunEnded.failed(run.id, status.error)
+    gone = "or its session, was deleted"
+    return RunEnded(
+        run.id,
+        error=AgentStateError(
+            f'run "{safe_line(run.id, 60)}", {gone}; there is no result any more'
+        ),
+    )
+
+
+def _usable_run(run: object) -> str:
+    """A run's id. Raises `InputError` for what is none, as for a session's."""
+    try:
+        if usable_id(run).strip():
+            return str(run)
+    except InputError as error:
+        raise InputError(str(error).replace("session id", "run id")) from None
+    raise InputError("run id: expected more than spaces")
+
+
+def _wait(store: Sessions, session: str, given: Mapping[str, CallAnswer]) -> bool:
+    """Whether calls with these ids wait in the session now."""
+    kept = store.read(session)
+    waiting = {call["call_id"] for call in kept.values.get("pending") or ()}
+    return (
+        bool(waiting & given.keys())
+        and bool(kept.messages)
+        and kept.messages[-1].role == "assistant"
+    )

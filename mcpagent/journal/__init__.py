@@ -1,0 +1,1 @@
+"""Write sessions as typed entries, and compute recordings, exports and traces of them."""

@@ -1,0 +1,47 @@
+"""Conversations that last: what is kept of a session, and the stores that keep it.
+
+`store.py` is the front that an agent is given; `protocol.py` the small protocol behind it, `sql_store.py` with
+`sqlite.py` and `postgres.py` the stores that are built in; `entries.py` says what each entry holds; `keeping.py` writes
+one session down as it goes on; `export/` makes a file for people of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcpagent.utilities.python import late_names
+
+if TYPE_CHECKING:
+    from mcpagent.journal.sessions.export import ExportForm, exported
+    from mcpagent.journal.sessions.kept import Found, Holder, KeptSession, SessionInfo
+    from mcpagent.journal.sessions.protocol import (
+        Entry,
+        Hit,
+        SessionStore,
+        StoredSession,
+    )
+    from mcpagent.journal.sessions.store import Sessions
+
+__all__ = [
+    "Entry",
+    "ExportForm",
+    "Found",
+    "Hit",
+    "Holder",
+    "KeptSession",
+    "SessionInfo",
+    "SessionStore",
+    "Sessions",
+    "StoredSession",
+    "exported",
+]
+
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "export": ("ExportForm", "exported"),
+        "kept": ("Found", "Holder", "KeptSession", "SessionInfo"),
+        "protocol": ("Entry", "Hit", "SessionStore", "StoredSession"),
+        "store": ("Sessions",),
+    },
+)

@@ -1,0 +1,51 @@
+"""A conversation as a file: JSON that can be read again, Markdown and a page of HTML for people.
+
+`transcript.py` makes one value of what a store keeps, without secrets; each form is a pure function of it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias, get_args
+
+from mcpagent.errors import InputError
+from mcpagent.journal.sessions.export.json_document import as_json
+from mcpagent.journal.sessions.export.markdown_text import as_markdown
+from mcpagent.journal.sessions.export.transcript import Transcript
+from mcpagent.journal.sessions.export.web_page import as_html
+from mcpagent.journal.sessions.kept import KeptSession
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide_environment
+
+ExportForm: TypeAlias = Literal["md", "json", "html"]
+"""What a file of a conversation can be, which is also how its name ends."""
+
+FORMS: tuple[ExportForm, ...] = get_args(ExportForm)
+
+_WRITERS: Mapping[str, Callable[[Transcript], str]] = {
+    "md": as_markdown,
+    "json": as_json,
+    "html": as_html,
+}
+
+
+def exported(session: KeptSession, form: str, *, now: float | None = None) -> str:
+    """The conversation as the text of a file: of a kept one (`store.read(id)`), or of a `Session.snapshot()`.
+
+    Secrets that mcpagent knows, those of the environment, and the shapes of issuers' keys are replaced. `now` is in
+    seconds since 1970. Raises `InputError` for another form than "md", "json" or "html", and for values that no version
+    of mcpagent wrote.
+    """
+    if form not in _WRITERS:
+        raise InputError(
+            f'export: no format "{safe_line(form, 20)}"; there are {", ".join(FORMS)}'
+        )
+    return _WRITERS[form](transcript_of(session, now=now))
+
+
+def transcript_of(session: KeptSession, *, now: float | None = None) -> Transcript:
+    """Return the conversation that the files are made of; its arguments are those of `exported`."""
+    hide_environment(os.environ)
+    return Transcript.of(session, time.time() if now is None else now)

@@ -1,0 +1,302 @@
+"""What a session stands on beside its messages, as values with names, and as the JSON that a store keeps of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mcpagent.history.conversation import CallProgress
+from mcpagent.journal.sessions.run_ended import RunEnded
+from mcpagent.utilities.python.plain_data import dump_value, load_value
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.messages import Part, Spent, Step, ToolDefinition, ToolKey
+from mcpagent.values.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a conversation was begun with, which later requests repeat to the letter.
+
+    `given_system` is what a history that was handed over had as its system prompt. `how_found` says how tools are
+    found; `offered` are those that were offered from the start, in order, as they were then.
+    """
+
+    system: str = ""
+    given_system: str = ""
+    wants_instructions: bool = False
+    how_found: tuple[bool, bool, str | None] = (False, False, None)
+    offered: tuple[ToolDefinition, ...] = ()
+
+
+MAX_KNOWN = 2_000
+"""Of so many tools it is kept which there were; of more, a session that is opened again takes those that there are."""
+
+
+class KnownTools:
+    """Which tools there were, for a session whose model has to search for them. Two of the same tuple are equal."""
+
+    __slots__ = ("_keys", "_tools")
+
+    def __init__(
+        self, tools: Sequence[Tool] = (), keys: frozenset[ToolKey] | None = None
+    ) -> None:
+        self._tools, self._keys = tools, keys
+
+    @property
+    def keys(self) -> frozenset[ToolKey]:
+        """By what they are, whatever they are offered as."""
+        if (
+            self._keys is None
+        ):  # not kept: a session that holds its own thousand of them takes ten times the memory
+            return frozenset(tool.definition.key for tool in self._tools)
+        return self._keys
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KnownTools):
+            return False
+        return (
+            self._tools is other._tools and bool(self._tools)
+        ) or self.keys == other.keys
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_json(self) -> dict[str, list[str | list[str]]] | None:
+        """Names by source ID ("": none), with the listed name if that is another; None if there are too many."""
+        if len(self._tools) > MAX_KNOWN:
+            return None
+        found: dict[str, list[str | list[str]]] = {}
+        for key in sorted(self.keys, key=str):
+            is_plain = key == _known_key(key.source or "", key.name)
+            found.setdefault(key.source or "", []).append(
+                key.name if is_plain else [key.name, key.listed]
+            )
+        return found
+
+    @classmethod
+    def from_json(
+        cls, data: Mapping[str, Sequence[str | Sequence[str]]] | None
+    ) -> KnownTools | None:
+        """Read the result of `to_json`."""
+        if data is None:
+            return None
+        return cls(
+            keys=frozenset(
+                _known_key(source, entry) for source in data for entry in data[source]
+            )
+        )
+
+
+def _known_key(source: str, entry: str | Sequence[str]) -> ToolKey:
+    if isinstance(entry, str):
+        name, listed = entry, ""
+    else:
+        name, listed = entry
+    return ToolKey(source or None, name, listed).offered_as(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was said so far: what each connected server is about, which were connecting, and which tools there were."""
+
+    descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
+    connecting: tuple[str, ...] = ()
+    known: KnownTools | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedRun:
+    """A run that has not come to its end: where its first message stands, and what it took so far."""
+
+    begins_at: int = 0
+    turns: int = 0
+    spent: Spent = field(default_factory=Spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """Message parts that are not yet in the history, and whether the last message is a prompt without an answer."""
+
+    parts: tuple[Part, ...] = ()
+    unanswered_prompt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
+
+    `pending` are the calls that wait; from a store they have an ID and a kind alone.
+    `durable` is the ID of the durable run that owns the session until it ends; `ended` is that of a run that ends now.
+    `trace` names its last run in traces, for a run that goes on with it.
+    `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
+    `programs` is what code mode keeps (`code_mode/memory.py`).
+    `windows` are the context windows that refused requests have shown, in tokens, by the model's name.
+    """
+
+    beginning: Beginning = field(default_factory=Beginning)
+    told: Told = field(default_factory=Told)
+    pending: tuple[PendingCall, ...] = ()
+    announced: Announced = field(default_factory=Announced)
+    spent: Spent = field(default_factory=Spent)
+    run: UnfinishedRun | None = None
+    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    durable: str = ""
+    ended: RunEnded | None = None
+    trace: str = ""
+    output: Mapping[str, Any] | None = None
+    programs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    windows: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Standing:
+        """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
+        known = {
+            name: _from_json(name, values[name])
+            for name in _KINDS
+            if values.get(name) is not None
+        }
+        return cls(**known, programs=programs_in(values))
+
+
+_PROGRAMS = "programs/"
+
+
+def programs_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of `Standing.programs`, each of which a store keeps as a value of its own."""
+    return {
+        name.removeprefix(_PROGRAMS): data
+        for name, data in values.items()
+        if name.startswith(_PROGRAMS)
+    }
+
+
+def programs_to_json(
+    now: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the values that differ; None for a part that is gone."""
+    names = [*now, *(name for name in before if name not in now)]
+    return {
+        f"{_PROGRAMS}{name}": now.get(name)
+        for name in names
+        if now.get(name) != before.get(name)
+    }
+
+
+_AS_IT_IS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_IN_ASCII = json.JSONEncoder(separators=(",", ":"))
+
+
+def written_json(data: Any) -> str:
+    """As a store writes it: nothing in it but JSON, and no half of a character, as a model may send one."""
+    text = _AS_IT_IS.encode(data)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _IN_ASCII.encode(data)
+    return text
+
+
+def progress_to_json(progress: CallProgress) -> Any:
+    """Return what a store keeps of the progress of a call: all but files, which no value of a program can hold."""
+    data = dump_value(progress)
+    del data["blocks"]
+    return data
+
+
+def progress_from_json(data: Any) -> CallProgress:
+    """Read the result of `progress_to_json`."""
+    return load_value(CallProgress, {"times_sent": 1, **data})
+
+
+def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
+    """By place, the steps from this place on; the names offered are None where they are those of the step before."""
+    found: dict[int, Any] = {}
+    place = len(steps)
+    while place and steps[place - 1].place >= first:
+        place -= 1
+        step, before = steps[place], steps[place - 1].offered if place else None
+        data = dump_value(
+            replace(step, seconds=round(step.seconds, 3), begun=round(step.begun, 3))
+        )
+        del data["place"]
+        if step.offered == before:
+            data["offered"] = None
+        found[step.place] = data
+    return found
+
+
+def steps_from_json(data: Mapping[int, Any]) -> tuple[Step, ...]:
+    """Read the result of `steps_to_json` for all steps."""
+    steps: list[Step] = []
+    for place, step in sorted(data.items()):
+        before = steps[-1].offered if steps else ()
+        if step["offered"] is None:
+            offered = before
+        else:
+            offered = step["offered"]
+        steps.append(load_value(Step, {**step, "place": place, "offered": offered}))
+    return tuple(steps)
+
+
+def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
+    """Return which calls wait, and for what; the request itself is made again from the history and the tool."""
+    return [{"call_id": call.call_id, "kind": call.kind} for call in pending]
+
+
+def to_json(name: str, value: Any) -> Any:
+    """Return the value of this name as a store keeps it."""
+    if name == "pending":
+        return which_wait(value)
+    if name == "told":
+        if value.known is not None:
+            known = value.known.to_json()
+        else:
+            known = None
+        return {
+            "descriptions": dict(value.descriptions),
+            "connecting": list(value.connecting),
+            "known": known,
+        }
+    if _KINDS[name] in _PLAIN:
+        return value
+    return dump_value(value)
+
+
+def _from_json(name: str, data: Any) -> Any:
+    if name == "pending":
+        unknown: dict[str, Any] = {
+            "tool": "",
+            "arguments": {},
+            "server": None,
+            "description": "",
+            "fingerprint": "",
+        }
+        return tuple(load_value(PendingCall, {**unknown, **call}) for call in data)
+    if name == "told":
+        return Told(
+            dict(data["descriptions"]),
+            tuple(data["connecting"]),
+            KnownTools.from_json(data.get("known")),
+        )
+    return load_value(_KINDS[name], data)
+
+
+_PLAIN = (str, dict[str, Any], dict[str, int])
+
+_KINDS: Mapping[str, Any] = {
+    "beginning": Beginning,
+    "told": Told,
+    "pending": PendingCall,
+    "announced": Announced,
+    "spent": Spent,
+    "run": UnfinishedRun,
+    "state": dict[str, Any],
+    "windows": dict[str, int],
+    "durable": str,
+    "trace": str,
+    "output": dict[str, Any],
+}
+"""The values that a store keeps, by name."""

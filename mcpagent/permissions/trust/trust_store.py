@@ -1,0 +1,92 @@
+"""Store the consents that were given for good, in a file that only their user can read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mcpagent.permissions.trust.commits import head_commit
+from mcpagent.permissions.trust.descriptions import Description
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
+from mcpagent.utilities.filesystem.user_folders import state_folder
+
+MAX_ENTRIES = 2_000
+FORMAT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConsent:
+    """The digest that the user agreed to, and the commit of the file's repository at that time ("": none)."""
+
+    name: str
+    file: str
+    digest: str
+    commit: str = ""
+
+
+class TrustStore:
+    """The stored consents of the user. A file that cannot be read, or has another format, counts as empty."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of_user(cls, environ: Mapping[str, str]) -> TrustStore:
+        """Return that of `trust.json`."""
+        return cls(state_folder(environ) / "trust.json")
+
+    def digests(self) -> frozenset[str]:
+        """Return all that the user agreed to."""
+        return frozenset(entry.digest for entry in self.entries())
+
+    def add(self, descriptions: Iterable[Description]) -> None:
+        """Store consent to these in place of an earlier one. Raises `ConfigError` if it cannot be written."""
+        commits: dict[Path, str] = {}
+        fresh = list[StoredConsent]()
+        for item in descriptions:
+            folder = Path(item.place).parent
+            if folder not in commits:
+                commits[folder] = head_commit(folder)
+            fresh.append(
+                StoredConsent(item.name, item.place, item.digest(), commits[folder])
+            )
+        replaced = {(item.file, item.name) for item in fresh}
+        with alone_with(self.path):
+            kept = [
+                entry
+                for entry in self.entries()
+                if (entry.file, entry.name) not in replaced
+            ]
+            self._write([*kept, *fresh])
+
+    def remove(self, files: Iterable[str]) -> list[StoredConsent]:
+        """Forget the consents to these files, and return them. Raises `ConfigError` if it cannot be written."""
+        wanted = frozenset(files)
+        with alone_with(self.path):
+            entries = self.entries()
+            self._write([entry for entry in entries if entry.file not in wanted])
+        return [entry for entry in entries if entry.file in wanted]
+
+    def entries(self) -> list[StoredConsent]:
+        """Return the stored consents, the oldest first."""
+        try:
+            data = json.loads(read_own(self.path))
+            if data["format"] != FORMAT:
+                return []
+            fields = ("name", "file", "digest", "commit")
+            return [
+                StoredConsent(*(str(item[field]) for field in fields))
+                for item in data["allowed"]
+            ]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return []
+
+    def _write(self, entries: list[StoredConsent]) -> None:
+        allowed = [asdict(entry) for entry in entries[-MAX_ENTRIES:]]
+        write_whole(
+            self.path,
+            json.dumps({"format": FORMAT, "allowed": allowed}, indent=1) + "\n",
+        )
