@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mcpagent.utilities.python import late_names
+from mcpagent.utilities.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mcpagent.agents.agent import Agent
@@ -177,7 +178,6 @@ __all__ = [
     "wrapped",
 ]
 
-__version__ = "0.1.0"
 
 # So that `mcpagent --help` need not load the runtime.
 __getattr__, __dir__ = late_names(

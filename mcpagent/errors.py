@@ -191,3 +191,8 @@ class ServerError(McpAgentError):
         self.phase = phase
         self.exit_code = exit_code
         self.stderr_tail = stderr_tail
+
+
+def error_class(name: str) -> Any:
+    """Return the class of this name in this module; None if there is none."""
+    return globals().get(name)

@@ -13,7 +13,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit the process with one of `ExitCode`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments in (["--version"], ["-V"]):
-        from mcpagent import __version__
+        from mcpagent.utilities.version import __version__
 
         _print_and_exit(f"mcpagent {__version__}\n")
     if arguments in (["--help"], ["-h"], ["help"]):

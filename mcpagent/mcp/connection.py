@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -58,6 +57,7 @@ from mcpagent.run.agent_run import current_run
 from mcpagent.run.run_parts import ServerRequest
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.utilities.version import __version__
 
 if TYPE_CHECKING:
     import httpx2
@@ -229,9 +229,6 @@ class McpConnection:
             ready.exception()  # marks it as seen: whoever opened may be gone
 
     async def _hold(self, way: Way, ready: asyncio.Future[None]) -> None:
-        version = sys.modules[
-            "mcpagent"
-        ].__version__  # the package is no module that one here may import
         wire = relayed(
             self._transport(way), self, self._attempts, self._tasks, self._allowed
         )
@@ -239,7 +236,7 @@ class McpConnection:
             wire as relay,
             ClientSession(
                 dispatcher=relay,
-                client_info=types.Implementation(name="mcpagent", version=version),
+                client_info=types.Implementation(name="mcpagent", version=__version__),
                 log_level=self.config.log_level,
                 extensions={EXTENSION: {}},
                 **callbacks(self.config.name, self._handlers, self._attempts.paused),

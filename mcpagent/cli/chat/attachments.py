@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.figures import counted
 from mcpagent.errors import InputError
 from mcpagent.history.intake.door import admitted

@@ -12,7 +12,7 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_OFFERED = 200

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from mcpagent import Model
 from mcpagent.cli.chat.completions import ChatCompleter, words_of
 from mcpagent.cli.chat.going_on import MAY_GO_ON, GoingOn
 from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave, is_command
@@ -58,6 +57,7 @@ from mcpagent.errors import LimitError, McpAgentError, SessionStoreError
 from mcpagent.history.intake.files import read_file
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.server_options import stored_lists
+from mcpagent.models.base import Model
 from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import (
@@ -519,7 +519,7 @@ class Chat:
             self._say(*lines)
 
     def _greet(self) -> None:
-        from mcpagent import __version__
+        from mcpagent.utilities.version import __version__
 
         configuration, dot = self.desk.configuration, self.terminal.glyphs.dot
         folder = short_path(str(self.options.folder), Path("/nowhere"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.text import Text
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.chat.session_rows import quoted_lines, shown_title
 from mcpagent.cli.chat.slash.desk import ChatQuestion
 from mcpagent.cli.chat.trace import SentRequest, Trace, next_request

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from rich.text import Text
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.figures import counted, duration, tokens
 from mcpagent.cli.screen.rendering import Activity
 from mcpagent.cli.screen.terminal import Glyphs

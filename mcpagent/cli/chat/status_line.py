@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.figures import money, saving, tokens
 from mcpagent.cli.frame.programs import output_of
 from mcpagent.cli.screen.terminal import Glyphs
@@ -162,7 +162,7 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
 
     `model`, `workspace`, `cost` and `version` have the names that other agents use, so their scripts work here.
     """
-    from mcpagent import __version__
+    from mcpagent.utilities.version import __version__
 
     names = ("offered", "known", "offered_tokens", "known_tokens")
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from rich.text import Text
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.figures import saving
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.history.token_estimates import IMAGE_TOKENS

@@ -108,7 +108,7 @@ class RunLog(logging.Handler):
 
 def keep_error(path: Path, error: BaseException) -> bool:
     """Write the error's traceback to the file; return whether that succeeded."""
-    from mcpagent import __version__
+    from mcpagent.utilities.version import __version__
 
     python = ".".join(map(str, sys.version_info[:3]))
     head = f"mcpagent {__version__}, Python {python} on {sys.platform}"

@@ -29,7 +29,7 @@ from mcpagent.values.messages import Message
 from mcpagent.values.messages import Text as Words
 
 if TYPE_CHECKING:
-    from mcpagent import Agent
+    from mcpagent.agents.agent import Agent
     from mcpagent.config import ServerConfig
 
 MAX_MESSAGE_LINES = 12

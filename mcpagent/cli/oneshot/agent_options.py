@@ -23,7 +23,7 @@ from mcpagent.values.events import Event, Notice, ServerFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mcpagent import Agent, Model, ToolSearch
+    from mcpagent.agents.agent import Agent
     from mcpagent.cli.frame.configuration import Configuration
     from mcpagent.cli.frame.options import Options
     from mcpagent.cli.may_run.approver import Approver, Ask
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from mcpagent.mcp.lists.list_cache import ListCache
     from mcpagent.mcp.lists.pins import AllowChange, ToolChange
     from mcpagent.mcp.server_options import ServerOptions
+    from mcpagent.models.base import Model
     from mcpagent.models.model_settings import ModelSettings
     from mcpagent.models.provider_run.provider_tools import ProviderTool
     from mcpagent.permissions.rules import Rules
     from mcpagent.search import SearchHistory
+    from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.toolsets.definition import Wrapper
     from mcpagent.values.events import Emit
     from mcpagent.values.limits.run_limits import Limits

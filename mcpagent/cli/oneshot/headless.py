@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from rich.text import Text
 
-from mcpagent import Agent, Model
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.exit_codes import ExitCode, code_of_stop, run_to_end, within
 from mcpagent.cli.frame.figures import counted, money
@@ -52,6 +52,7 @@ from mcpagent.journal.sessions import Sessions
 from mcpagent.journal.sessions.store import usable_id
 from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
+from mcpagent.models.base import Model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.values.approval import PendingCall

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.exit_codes import code_of_error, kind_of_error
 from mcpagent.cli.may_run.approver import Denial
 from mcpagent.cli.screen.terminal import portable_json

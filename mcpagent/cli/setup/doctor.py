@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rich.text import Text
 
-from mcpagent import __version__
 from mcpagent.cli.frame.configuration import Configuration, short_path
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options
@@ -41,6 +40,7 @@ from mcpagent.config import (
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.tool_search.search_options import paying_tokens
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.version import __version__
 
 if TYPE_CHECKING:
     from mcpagent.models import Model

@@ -11,7 +11,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.frame.options import Options

@@ -31,7 +31,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import Approval
 
 if TYPE_CHECKING:
-    from mcpagent import Agent
+    from mcpagent.agents.agent import Agent
     from mcpagent.cli.frame.options import Options
 
 VERDICTS: Mapping[Approval, str] = {

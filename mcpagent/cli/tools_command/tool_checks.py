@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.error_lines import cannot_be_read
 from mcpagent.cli.tools_command.tool_views import meant_tool, unknown_tool
 from mcpagent.errors import InputError

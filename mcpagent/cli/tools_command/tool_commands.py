@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from rich.text import Text as Styled
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.exit_codes import ExitCode, within
 from mcpagent.cli.frame.figures import counted, saving
 from mcpagent.cli.frame.options import Options, TokensBy

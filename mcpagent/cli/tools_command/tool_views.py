@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.screen.lines import behind_bar, column, reason

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Literal, TypeAlias
 
-from mcpagent import errors
-from mcpagent.errors import McpAgentError, OutputProblem, RunCancelledError
+from mcpagent.errors import McpAgentError, OutputProblem, RunCancelledError, error_class
 from mcpagent.utilities.python.plain_data import dump_value, load_value
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
@@ -133,7 +132,7 @@ def error_to_json(error: McpAgentError) -> dict[str, Any]:
 
 def error_from_json(data: Mapping[str, Any]) -> McpAgentError:
     """Return the error that `error_to_json` wrote; of an unknown kind, an `McpAgentError`."""
-    kind: Any = getattr(errors, str(data["kind"]), None)
+    kind = error_class(str(data["kind"]))
     if not (isinstance(kind, type) and issubclass(kind, McpAgentError)):
         kind = McpAgentError
     error: McpAgentError = kind.__new__(kind)

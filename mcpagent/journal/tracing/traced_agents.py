@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -28,6 +27,7 @@ from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide_environment
+from mcpagent.utilities.version import __version__
 from mcpagent.values.events import (
     Emit,
     Event,
@@ -123,9 +123,7 @@ class Tracing:
         spans = OpenSpans(
             tracers=self.tracer_provider,
             meters=self.meter_provider,
-            version=sys.modules[
-                "mcpagent"
-            ].__version__,  # the package is no module that one here may import
+            version=__version__,
         )
         agent = _TracedAgent(self, spans, definition.sources)
         return replace(

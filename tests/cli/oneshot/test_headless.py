@@ -452,7 +452,7 @@ def test_help_and_version_load_next_to_nothing(arguments: list[str], tmp_path: P
     assert "mcpagent.cli" in loaded
     assert not {name for name in loaded if name.partition(".")[0] in HEAVY}
     assert "asyncio" not in loaded
-    assert len({name for name in loaded if name.startswith("mcpagent")}) <= 5
+    assert len({name for name in loaded if name.startswith("mcpagent")}) <= 6
 
 
 @each_row("arguments", [["ask", "--help"], ["tools", "search", "-h"], ["help", "mcp"]])

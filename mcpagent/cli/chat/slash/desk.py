@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.chat.trace import Trace
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.options import Options

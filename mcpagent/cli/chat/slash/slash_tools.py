@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from mcpagent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.chat.trace import Trace
 from mcpagent.cli.frame.configuration import Configuration
