@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mcpagent.utilities.text.for_model import for_model
-from mcpagent.utilities.text.secrets import settled_length
+from mcpagent.utilities.text.secrets import KEY_BEGINS, LONGEST_KEY, settled_length
 
 _LONGEST_ESCAPE = 256
+_LONG = 1_000
+"""Characters of text that waits; a longer one is looked at again only when it may have ended."""
 
 
 class StreamedText:
@@ -15,6 +17,7 @@ class StreamedText:
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
+        self._raw = ""
         self._waiting = ""
         self._last = ""
 
@@ -24,23 +27,39 @@ class StreamedText:
         return bool(self._last)
 
     def feed(self, text: str) -> None:
-        """Write the text, and the text that waited, as far as both are settled."""
-        self._waiting += text
-        end = min(settled_length(self._waiting), _before_control(self._waiting))
-        settled, self._waiting = self._waiting[:end], self._waiting[end:]
-        self._put(settled)
+        """Write the text, and the text that waited, as far as both are settled.
+
+        Invisible characters are removed first: they could hide a secret from the search.
+        """
+        raw = self._raw + text
+        end = _before_control(raw)
+        self._raw = raw[end:]
+        clean = for_model(raw[:end])
+        self._waiting += clean
+        if len(self._waiting) > _LONG and not self._may_settle(clean):
+            return
+        settled = settled_length(self._waiting)
+        self._put(self._waiting[:settled])
+        self._waiting = self._waiting[settled:]
 
     def finish(self) -> None:
         """Write the rest, and the end of its line."""
-        rest, self._waiting = self._waiting, ""
+        rest = self._waiting + for_model(self._raw)
+        self._raw = self._waiting = ""
         self._put(rest)
         if self._last and self._last != "\n":
             self._put("\n")
 
+    def _may_settle(self, text: str) -> bool:
+        """Return whether new text may settle a long text that waits: a key goes on until it has ended."""
+        if self._waiting.startswith(KEY_BEGINS):
+            return "-" in text or len(self._waiting) > LONGEST_KEY
+        return not text.isascii() or not text.isprintable() or " " in text
+
     def _put(self, text: str) -> None:
-        if printable := for_model(text):
-            self._write(printable)
-            self._last = printable[-1]
+        if text:
+            self._write(text)
+            self._last = text[-1]
 
 
 def _before_control(text: str) -> int:

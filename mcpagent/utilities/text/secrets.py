@@ -391,13 +391,19 @@ def _shapes_replaced(text: str) -> str:
     return text
 
 
+_ANY_MARK = re.compile("|".join(map(re.escape, _MARKS)))
+_BEGINNINGS = {mark[:end] for mark in _MARKS for end in range(1, len(mark))}
+_BEGUN = "|".join(map(re.escape, sorted(_BEGINNINGS, key=len, reverse=True)))
+_MARK_BEGUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?=..|[^A-Za-z0-9]))(?:{_BEGUN})\Z")
+"""The beginning of a mark at the end of a text; a single letter only at the beginning of a word."""
+
 _LAST_WORD = re.compile(r"[!-~]*\Z")
 _BOT_ID = re.compile(r"\b\d{1,10}(?::A?)?\Z")
-_KEY_BEGINS, _KEY_ENDS = (
+KEY_BEGINS, _KEY_ENDS = (
     "-----BEGIN ",
     re.compile(r"-----END [A-Z ]{0,20}PRIVATE KEY-----"),
 )
-_LONGEST_KEY = 20_100
+LONGEST_KEY = 20_100
 
 
 def settled_length(text: str) -> int:
@@ -412,8 +418,8 @@ def settled_length(text: str) -> int:
     word = match[0] if match is not None else ""
     if _may_become_key(word):
         settled = min(settled, len(text) - len(word))
-    block = text.rfind(_KEY_BEGINS)
-    if block >= 0 and len(text) - block < _LONGEST_KEY:
+    block = text.rfind(KEY_BEGINS)
+    if block >= 0 and len(text) - block < LONGEST_KEY:
         ending = _KEY_ENDS.search(text, block)
         if ending is None or ending.end() > settled:
             settled = min(settled, block)
@@ -442,20 +448,7 @@ def _begun_at(text: str, spelling: str) -> int:
 
 def _may_become_key(word: str) -> bool:
     """Return whether a word, followed by more text, may have the shape of a key."""
-    if not word:
-        return False
-    if _BOT_ID.search(word) is not None or any(mark in word for mark in _MARKS):
-        return True
-    return any(_ends_with_beginning(word, mark) for mark in _MARKS)
-
-
-def _ends_with_beginning(word: str, mark: str) -> bool:
-    for length in range(min(len(mark) - 1, len(word)), 0, -1):
-        if word.endswith(mark[:length]):
-            before = word[: len(word) - length]
-            stands_alone = not (mark[0].isalnum() and before[-1:].isalnum())
-            return length > 1 or stands_alone
-    return False
+    return any(shape.search(word) for shape in (_BOT_ID, _ANY_MARK, _MARK_BEGUN))
 
 
 def may_hold_secrets(text: str) -> bool:

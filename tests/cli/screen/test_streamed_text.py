@@ -81,5 +81,14 @@ def test_a_word_that_may_begin_a_key_waits_for_more() -> None:
     assert settled_length("a long-winded word") == len("a long-winded word")
 
 
+def test_what_is_invisible_does_not_hide_a_secret() -> None:
+    hide("Zk4q9-Wd7Lm2xTT0uVw")
+    for inside in ("\x1b[0m", "\u200b", "\u00ad"):
+        for size in (1, 3, 100):
+            text = f"it is Zk4q9-{inside}Wd7Lm2xTT0uVw here"
+            out = "".join(written([text[at : at + size] for at in range(0, len(text), size)]))
+            assert "Wd7Lm2x" not in out, (inside, size, out)
+
+
 def test_an_escape_sequence_that_is_cut_is_removed_as_a_whole() -> None:
     assert "".join(written(["red \x1b", "[31", "mtext\r", "\nend"])) == "red text\r\nend\n"
