@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from mcpagent.cli.oneshot.agent_options import (
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.input import InputLine
 from mcpagent.cli.screen.keys_during_answer import (
+    EscapeKey,
     on_interrupt,
     typing_ahead,
     usual_terminal,
@@ -186,6 +187,7 @@ class Chat:
         self._turn: asyncio.Task[None] | None = None
         self._leaving = False
         self._interrupted = False
+        self._escape = EscapeKey(self._stop_turn)
 
     async def run(self) -> ExitCode:
         """Run from the greeting until the user leaves. Raises the error that kept the agent from starting."""
@@ -294,6 +296,11 @@ class Chat:
             self._leaving = bool(self._turn.cancelling())
             self._turn.cancel()
 
+    def _stop_turn(self) -> None:
+        """Handle Esc: stop the turn, once."""
+        if self._turn is not None and not self._turn.cancelling():
+            self._turn.cancel()
+
     # -- what was typed -----------------------------------------------------------------------------------------------
 
     async def _do(self, line: str) -> None:
@@ -375,7 +382,8 @@ class Chat:
         try:
             async with within(self.options.timeout):
                 try:
-                    await work()
+                    with self._escape.watched():
+                        await work()
                 except SessionStoreError as error:
                     with view.paused():
                         self.going_on.stop_keeping(error)
@@ -462,10 +470,15 @@ class Chat:
             text = f"server {safe_line(server, 64)} asks you something; it is shown after Enter"
             self._notify(warning_line(text, self.terminal.glyphs))
 
-    def _aside(self) -> AbstractContextManager[None]:
-        if self._view is not None:
-            return self._view.paused()
-        return self.input.aside()
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Leave screen and keyboard to a question during the block."""
+        if self._view is None:
+            with self.input.aside():
+                yield
+            return
+        with self._view.paused(), self._escape.paused():
+            yield
 
     # -- the screen ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Handle the keyboard between input lines: Ctrl-C stops an answer, other keys go to the next line."""
+"""Handle the keyboard between input lines: Ctrl-C and Esc stop an answer, other keys go to the next line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 MAX_TYPED_BEFORE = 65_536
+ESCAPE = b"\x1b"
+ESCAPE_SECONDS = 0.05
+"""The time in which the rest of an arrow key's sequence arrives, which begins with Esc too."""
 
 
 @contextlib.contextmanager
@@ -64,27 +67,97 @@ def typing_ahead() -> Iterator[None]:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
+class EscapeKey:
+    """Calls `act` when Esc is pressed during an answer. Other keys go to the next input line."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+        self._reads = False
+        self._typed = b""
+        self._waiting: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Read the keyboard during the block, if it is one."""
+        if sys.platform == "win32" or not sys.stdin.isatty():
+            yield
+            return
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the keyboard to a question during the block."""
+        if not self._reads:
+            yield
+            return
+        self._end()
+        try:
+            yield
+        finally:
+            self._begin()
+
+    def _begin(self) -> None:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
+        self._reads = True
+
+    def _end(self) -> None:
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        self._reads = False
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        typed, self._typed = self._typed, b""
+        _pass_on(typed)
+
+    def _read(self) -> None:
+        typed = os.read(sys.stdin.fileno(), 4096)
+        if not typed:  # the terminal is gone
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            return
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        self._typed += typed
+        if typed.endswith(ESCAPE):
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.call_later(ESCAPE_SECONDS, self._pressed)
+
+    def _pressed(self) -> None:
+        self._waiting = None
+        self._typed = self._typed.removesuffix(ESCAPE)
+        self._act()
+
+
 def _keep_typed_before(descriptor: int) -> None:
     """Pass keys typed before the start to the first input line.
 
     The terminal turned Enter into a line feed then.
     """
-    from prompt_toolkit.input import create_input
-    from prompt_toolkit.input.typeahead import store_typeahead
-    from prompt_toolkit.input.vt100_parser import Vt100Parser
-    from prompt_toolkit.key_binding.key_processor import KeyPress
-
     typed = b""
     while len(typed) < MAX_TYPED_BEFORE and select.select([descriptor], [], [], 0)[0]:
         piece = os.read(descriptor, 4096)
         if not piece:
             break
         typed += piece
+    _pass_on(typed.replace(b"\n", b"\r"))
+
+
+def _pass_on(typed: bytes) -> None:
+    """Give keys to the next input line."""
     if not typed:
         return
+    from prompt_toolkit.input import create_input
+    from prompt_toolkit.input.typeahead import store_typeahead
+    from prompt_toolkit.input.vt100_parser import Vt100Parser
+    from prompt_toolkit.key_binding.key_processor import KeyPress
+
     keys: list[KeyPress] = []
     parser = Vt100Parser(keys.append)
-    parser.feed_and_flush(typed.decode("utf-8", "replace").replace("\n", "\r"))
+    parser.feed_and_flush(typed.decode("utf-8", "replace"))
     store_typeahead(create_input(), keys)
 
 

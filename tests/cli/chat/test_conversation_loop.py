@@ -71,6 +71,20 @@ def test_a_limit_ends_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> N
         assert screen.exit_code() == 0
 
 
+def test_esc_stops_the_turn_and_other_keys_go_to_the_next_line(tmp_path: Path) -> None:
+    with on_a_terminal(GOOD, tmp_path) as screen:
+        screen.wait_for(PROMPT)
+        screen.type("wait 30 seconds\r")
+        screen.wait_for(r"running wait_seconds")
+        screen.type("/cont\x1b[Aext\r")  # an arrow key is no Esc
+        screen.type("\x1b")
+        screen.wait_for("stopped; the conversation can go on", 10)
+        screen.wait_for("context of request 1")
+        screen.wait_for(PROMPT)
+        screen.type("/exit\r")
+        assert screen.exit_code() == 0
+
+
 def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
         screen.wait_for(PROMPT)
