@@ -153,7 +153,8 @@ class _OneShot:
         self.shows_words = streams and terminal.out.is_terminal
         self.text: StreamedText | None = None
         if streams and not terminal.out.is_terminal:
-            self.text = StreamedText(write_out)
+            self.text = StreamedText(self._write_streamed)
+        self.reader_left = False
         self.connecting = True
         self.view: TurnView | None = None
         self.configuration = Configuration(ServersConfig())
@@ -286,6 +287,15 @@ class _OneShot:
         assert finished is not None
         return finished
 
+    def _write_streamed(self, text: str) -> None:
+        """Write to the pipe; if its reader has left, the run still goes on to its end, which the session stores."""
+        if self.reader_left:
+            return
+        try:
+            write_out(text)
+        except BrokenPipeError:
+            self.reader_left = True
+
     def _stream(self, event: Event) -> None:
         """Write the words of the model to a pipe as they arrive, those before a call included."""
         if self.text is None:
@@ -338,6 +348,8 @@ class _OneShot:
             write_out(readable_json(finished.output) + "\n")
         elif self.text is not None and self.text.has_written:
             self.text.finish()
+            if self.reader_left:
+                raise BrokenPipeError
         elif not self.shows_words and (
             finished.limit is None or self._is_told(finished)
         ):
