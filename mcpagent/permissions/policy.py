@@ -34,8 +34,8 @@ class ApprovalPolicy:
     the run (`CallsPendingError`, `resume`).
 
     The rules in the entries of servers (`approval`) count besides, and these arguments can only be stricter. `rules`
-    are written as those of `--allow` are: `{"git.*": "ask", "git.push": "deny"}`. Of those that fit, the longest counts;
-    the exact name of a tool replaces the rule of its entry. Or they are a function that returns the present rules.
+    are written as those of `--allow` are: `{"git.*": "ask", "git.push": "deny"}`. The longest that fits counts, and the
+    exact name of a tool replaces the rule of its entry. Or they are a function that returns the present rules.
     `on_decision` is called for each call that a rule denies or asks about.
     """
 
