@@ -124,24 +124,23 @@ def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig
         if scope == "user":
             workspace = project_folders(start)[0]
         loaded = load_servers(path, environ=environ, workspace=workspace)
-        servers = (
-            loaded.servers
-            if scope == "user"
-            else map(_without_own_permissions, loaded.servers)
-        )
-        found.append(
-            replace(
-                loaded,
-                servers=tuple(replace(server, scope=scope) for server in servers),
-            )
-        )
+        found.append(_of_scope(loaded, scope))
     return merged_servers(found)
 
 
-def _without_own_permissions(server: ServerConfig) -> ServerConfig:
-    """Return the server as a project's file may describe it: it may be stricter, but not grant itself trust."""
-    kept = tuple(rule for rule in server.approval if rule[1] != "allow")
-    return replace(server, approval=kept, trust_hints=False)
+def _of_scope(loaded: ServersConfig, scope: Scope) -> ServersConfig:
+    """Return the servers as ones of this scope: those of a project may be stricter, but not grant themselves trust."""
+    servers = tuple(replace(server, scope=scope) for server in loaded.servers)
+    if scope == "project":
+        servers = tuple(
+            replace(
+                server,
+                approval=tuple(rule for rule in server.approval if rule[1] != "allow"),
+                trust_hints=False,
+            )
+            for server in servers
+        )
+    return replace(loaded, servers=servers)
 
 
 def vouches_for_itself(entry: Mapping[str, Any]) -> bool:
@@ -169,13 +168,16 @@ def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:
     )
 
 
-def load_named_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
-    """Return the servers of a file that the person named: naming it is consent."""
-    loaded = load_servers(path, environ=environ)
-    scope: Scope = "user" if is_users_own(Path(path).expanduser(), environ) else ""
-    return replace(
-        loaded, servers=tuple(replace(server, scope=scope) for server in loaded.servers)
-    )
+def load_named_servers(
+    path: Path, environ: Mapping[str, str], scope: Scope = ""
+) -> ServersConfig:
+    """Return the servers of a named file: "user" ones if it is the user's own, else those of `scope`.
+
+    The default is for a file that the person named: naming it is consent.
+    """
+    if is_users_own(Path(path).expanduser(), environ):
+        scope = "user"
+    return _of_scope(load_servers(path, environ=environ), scope)
 
 
 def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:

@@ -34,7 +34,8 @@ class ApprovalPolicy:
     the run (`CallsPendingError`, `resume`).
 
     The rules in the entries of servers (`approval`) count besides, and these arguments can only be stricter. `rules`
-    replace them by name: `{"git.git_push": "allow"}`; or they are a function that returns all rules of the moment.
+    are written as those of `--allow` are: `{"git.*": "ask", "git.push": "deny"}`. The longest that fits counts, and the
+    exact name of a tool replaces the rule of its entry. Or they are a function that returns the present rules.
     `on_decision` is called for each call that a rule denies or asks about.
     """
 

@@ -73,8 +73,9 @@ class CallFacts:
 class Rules:
     """The rules of an agent, besides those in the entries of servers.
 
-    `options` are those of `--allow` and `--deny`. `named` replace the rule of an entry for the tool of exactly that
-    name. `answers` are the user's answers for more than one call; they hold for servers with these `fingerprints`.
+    `options` are those of `--allow` and `--deny`. `named` are those of `ApprovalPolicy`: one of exactly a tool's
+    name replaces the rule of its entry, a pattern counts if it is stricter. `answers` are the user's answers for more
+    than one call; they hold for servers with these `fingerprints`.
     `servers` are the names of all servers, so that a pattern is read for the right one. `trusted` servers are ours, and
     `own_code` are those whose code the user writes: an answer for a tool of theirs outlives a change of the tool.
     `mode_place` and `mode_key` are where the mode is written.
@@ -96,10 +97,10 @@ class Rules:
         return [rule.pattern for rule in self.options if rule.approval == approval]
 
     def names(self, rule: Rule, tool: ToolDefinition) -> bool:
-        """Return whether an option names this tool, prompt or resource."""
-        if rule.approval == "deny":
-            return forbids(rule.pattern, tool)
-        return permits(rule.pattern, tool, self.servers)
+        """Return whether an option, or a rule of the agent, names this tool, prompt or resource."""
+        if rule.approval == "allow":
+            return permits(rule.pattern, tool, self.servers)
+        return forbids(rule.pattern, tool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +175,14 @@ def most_specific(rules: Iterable[Rule], tool: ToolDefinition) -> Rule | None:
     So `{"*": "allow", "delete_*": "ask"}` asks about `delete_all`, in any order. For the syntax of patterns, see
     `rule_names`.
     """
-    covering = [rule for rule in rules if not rule.only_reads and is_about(rule, tool)]
+    return _longest(
+        rule for rule in rules if not rule.only_reads and is_about(rule, tool)
+    )
+
+
+def _longest(rules: Iterable[Rule]) -> Rule | None:
     return max(
-        covering,
+        rules,
         key=lambda rule: (_letters(rule.pattern), _STRICTNESS[rule.approval]),
         default=None,
     )
@@ -225,16 +231,32 @@ def _of_mode(rules: Rules) -> Decision:
 
 
 def _of_entry(call: CallFacts, rules: Rules) -> Decision | None:
-    """Return the decision of the entry of the call's server, or of the rule that replaces it by name."""
-    key = rule_of(call.tool)
-    if (named := rules.named.get(key)) is not None:
-        words = f"the agent's rule is {named}"
-        return Decision(named, words, "ApprovalPolicy.rules", key)
-    rule = most_specific(call.rules, call.tool)
-    if rule is None:
+    """Return the decision of the entry of the call's server, or of the agent's rule in its place."""
+    entry, own = most_specific(call.rules, call.tool), _of_agent(call, rules)
+    if own is not None:
+        is_exact = own.pattern == rule_of(call.tool)
+        if (
+            is_exact
+            or entry is None
+            or _STRICTNESS[own.approval] > _STRICTNESS[entry.approval]
+        ):
+            words = f"the agent's rule is {own.approval}"
+            return Decision(
+                own.approval, words, "ApprovalPolicy.rules", safe_line(own.pattern, 140)
+            )
+    if entry is None:
         return None
-    words = f"approval is {rule.approval}"
-    return Decision(rule.approval, words, rule.place, rule.key)
+    words = f"approval is {entry.approval}"
+    return Decision(entry.approval, words, entry.place, entry.key)
+
+
+def _of_agent(call: CallFacts, rules: Rules) -> Rule | None:
+    """Return the agent's rule for exactly this name, else the one with most letters that fits."""
+    key = rule_of(call.tool)
+    if key in rules.named:
+        return Rule(key, rules.named[key])
+    written = [Rule(pattern, approval) for pattern, approval in rules.named.items()]
+    return _longest(rule for rule in written if rules.names(rule, call.tool))
 
 
 def _of_trust(call: CallFacts, rules: Rules) -> Iterator[Decision]:

@@ -136,11 +136,6 @@ def card_servers(
     own = load_servers(
         {"mcpServers": inline}, environ=environ, label=label, folder=folder
     )
-    shared = _shared_servers(card, folder, environ)
-    deferring = {
-        _connect_name(entry, number): entry.get("defer_loading")
-        for number, entry in enumerate(card.mcp_connect)
-    }
     scope: Scope
     if not card.path:
         scope = ""
@@ -148,6 +143,14 @@ def card_servers(
         scope = "user"
     else:
         scope = "card"
+    # a file that another person's card names is nothing that the user named
+    shared = _shared_servers(
+        card, folder, environ, "project" if scope == "card" else ""
+    )
+    deferring = {
+        _connect_name(entry, number): entry.get("defer_loading")
+        for number, entry in enumerate(card.mcp_connect)
+    }
     marked = (
         replace(
             server,
@@ -164,13 +167,17 @@ def card_servers(
 
 
 def _shared_servers(
-    card: AgentCard, folder: Path, environ: Mapping[str, str]
+    card: AgentCard, folder: Path, environ: Mapping[str, str], scope: Scope
 ) -> ServersConfig:
-    """Those of the server configuration that the card names; all of its own `mcp_config` if it names none."""
+    """Those of the server configuration that the card names; all of its own `mcp_config` if it names none.
+
+    Servers of `mcp_config` get `scope`.
+    """
     if not card.servers and not card.mcp_config:
         return ServersConfig()
     if card.mcp_config:
-        found = load_named_servers(folder / Path(card.mcp_config).expanduser(), environ)
+        path = folder / Path(card.mcp_config).expanduser()
+        found = load_named_servers(path, environ, scope)
     else:
         found = load_found_servers(folder, environ)
     if not card.servers:

@@ -85,7 +85,7 @@ def load_configuration(options: Options) -> Configuration:
     team = _team(options, environ)
     if options.replay is not None:
         return Configuration(ServersConfig(), replayed=options.replay, team=team)
-    added = [_from_option(text, environ) for text in options.server]
+    added = [_from_option(text, options.folder, environ) for text in options.server]
     if options.config:
         if Path() in options.config:  # "" is that too, as a path
             raise InputError(
@@ -116,7 +116,8 @@ def _team(options: Options, environ: Mapping[str, str]) -> Team | None:
     return read_team(options.card, environ)
 
 
-def _from_option(text: str, environ: Mapping[str, str]) -> ServersConfig:
+def _from_option(text: str, folder: Path, environ: Mapping[str, str]) -> ServersConfig:
+    """Return the server of a `--server`. It runs in `folder`, so it is another server in each folder."""
     name, equals, target = text.partition("=")
     if text.startswith(("http://", "https://")):
         name, equals, target = urlsplit(text).hostname or "", "=", text
@@ -136,7 +137,9 @@ def _from_option(text: str, environ: Mapping[str, str]) -> ServersConfig:
             ) from None
         entry = {"command": command, "args": arguments}
     try:
-        return load_servers({"mcpServers": {name: entry}}, environ=environ)
+        return load_servers(
+            {"mcpServers": {name: entry}}, environ=environ, folder=folder.absolute()
+        )
     except ConfigError as error:
         raise InputError(
             f"--server {str(error).removeprefix('mcp_config: ')}"

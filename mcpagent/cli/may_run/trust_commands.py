@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from mcpagent.errors import InputError
 from mcpagent.permissions.trust.consent import without_consent
 from mcpagent.permissions.trust.descriptions import real_place
 from mcpagent.permissions.trust.trust_store import TrustStore
+from mcpagent.utilities.filesystem.user_folders import project_folders
 from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:
@@ -78,17 +80,17 @@ def show_consent(options: Options) -> ExitCode:
 
 
 def revoke_consent(options: Options, file: Path | None) -> ExitCode:
-    """`mcpagent trust revoke [FILE]`: forget the consents to a file, or to all of this project."""
+    """`mcpagent trust revoke [FILE]`: forget the consents to a file, or to all files in this project's folders.
+
+    What is stored counts, not what the files say now: an entry may be disabled, or its file may be gone for a while.
+    """
     store = TrustStore.of_user(options.environ)
     if file is not None:
         places = {real_place(str(file))}
     else:
-        places = set[str]()
-    if file is None:
-        places = {
-            item.place
-            for item in descriptions_here(load_configuration(options), options)
-        }
+        top = os.path.realpath(project_folders(options.folder)[0])
+        stored = (entry.file for entry in store.entries())
+        places = {place for place in stored if Path(place).is_relative_to(top)}
     removed = store.remove(places)
     if not removed:
         where = "this project"

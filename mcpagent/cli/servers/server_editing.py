@@ -31,6 +31,7 @@ from mcpagent.config.secret_store import (
 from mcpagent.config.server_files import read_servers, server_entries
 from mcpagent.config.variables import Variables
 from mcpagent.errors import ConfigError, InputError
+from mcpagent.permissions.trust.descriptions import file_of, real_place
 from mcpagent.utilities.filesystem.file_changes import alone_with, write_text
 from mcpagent.utilities.filesystem.user_folders import project_folders
 from mcpagent.utilities.text.safe_text import safe_line
@@ -232,12 +233,16 @@ def add_server(
     )  # what cannot be written is said before a secret is asked for
     _store_secrets(options, new.secret, terminal)
     file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
+    written = real_place(str(file.path))
     for server in load_configuration(options).enabled:
-        if (
-            server.name == new.name
-        ):  # whoever typed the command need not be asked whether it may run
+        # whoever typed the command need not be asked whether it may run
+        if server.name == new.name and real_place(file_of(server.source)) == written:
             remember_added(server, options)
     _report_added(options, terminal, file, new.name, entry)
+    counting = file_with(options, new.name, None)
+    if counting.path != file.path:
+        place = place_of(counting, new.name, options.folder)
+        terminal.warn(f"{new.name} is here still the one of {place}, which hides it")
     return ExitCode.OK
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 SECONDS = 5.0
 _HERE = re.compile(
-    r"^[0-9a-f]+ ([0-9a-f]{40,64}) .*\t(?:commit(?: \(\w+\))?|rebase \((?:pick|reword|edit|squash|fixup|continue)\)):",
+    r"^[0-9a-f]+ ([0-9a-f]{40,64}) .*\t"
+    r"(?:(?:commit(?: \(\w+\))?|rebase \((?:pick|reword|edit|squash|fixup|continue)\)):"
+    r"|(?:merge|pull)\b.*: Merge made by )",
     re.MULTILINE,
 )
 _QUIET = {
@@ -24,7 +26,10 @@ _QUIET = {
 
 def head_commit(folder: Path) -> str:
     """Return the commit that the folder's repository is at; "" without a repository, a commit or git."""
-    return _git(folder, ["rev-parse", "--verify", "-q", "HEAD"]).strip()
+    try:
+        return _git(folder, "rev-parse", "--verify", "-q", "HEAD").strip()
+    except _FAILURES:
+        return ""
 
 
 def files_changed_by_others(
@@ -33,36 +38,48 @@ def files_changed_by_others(
     """Return those of the files that another person's commit changed after this one.
 
     A commit is the person's own if it was made in this clone and has their e-mail address as its author's: an address
-    alone can be forged.
+    alone can be forged. All of the files that exist are returned if git cannot tell, as for a commit that it does not
+    know.
     """
-    if not commit or head_commit(folder) in ("", commit):
+    if not commit:
         return []
-    top = _git(folder, ["rev-parse", "--show-toplevel"]).rstrip("\n")
-    inside = [
-        file
-        for file in sorted({*map(os.path.realpath, files)})
-        if top and Path(file).is_relative_to(top)
-    ]
+    paths = sorted({*map(os.path.realpath, files)})
+    try:
+        return _changed_by_others(folder, commit, paths)
+    except _FAILURES:
+        return [os.path.relpath(path, folder) for path in paths if os.path.isfile(path)]
+
+
+def _changed_by_others(folder: Path, commit: str, paths: Sequence[str]) -> list[str]:
+    if _git(folder, "rev-parse", "--verify", "HEAD").strip() == commit:
+        return []
+    top = _git(folder, "rev-parse", "--show-toplevel").rstrip("\n")
+    inside = [path for path in paths if Path(path).is_relative_to(top)]
     if not inside:
         return []
     log = _git(
         folder,
-        [
-            "log",
-            "--format=%x00%H %ae",
-            "--name-only",
-            "-z",
-            f"{commit}..HEAD",
-            "--",
-            *inside,
-        ],
+        "log",
+        "-c",  # of a merge: the files that are as in none of its parents
+        "--format=%x00%H %ae",
+        "--name-only",
+        "-z",
+        f"{commit}..HEAD",
+        "--",
+        *inside,
     )
-    own = _commits_made_here(folder)
-    address = re.search(r"<([^>]*)>", _git(folder, ["var", "GIT_AUTHOR_IDENT"]))
-    changed: dict[str, None] = {}
+    own, address = _commits_made_here(folder), _own_address(folder)
+    by_others, by_person = set[str](), set[str]()
     for number, author, names in _commits_in(log):
-        if number not in own or address is None or author != address[1]:
-            changed |= dict.fromkeys(names)
+        if number in own and author == address:
+            by_person.update(names)
+        else:
+            by_others.update(names)
+    differing = _git(
+        folder, "diff-tree", "-r", "--name-only", "-z", commit, "HEAD", "--", *inside
+    )
+    # what differs and no commit explains came by a merge that took an older file
+    changed = by_others | ({*filter(None, differing.split("\0"))} - by_person)
     return sorted(name for name in changed if os.path.join(top, name) in inside)
 
 
@@ -79,7 +96,7 @@ def _commits_in(log: str) -> Iterable[tuple[str, str, list[str]]]:
 
 def _commits_made_here(folder: Path) -> frozenset[str]:
     path = Path(
-        folder, _git(folder, ["rev-parse", "--git-path", "logs/HEAD"]).rstrip("\n")
+        folder, _git(folder, "rev-parse", "--git-path", "logs/HEAD").rstrip("\n")
     )
     try:
         return frozenset(_HERE.findall(path.read_text("utf-8", "replace")))
@@ -87,7 +104,22 @@ def _commits_made_here(folder: Path) -> frozenset[str]:
         return frozenset()
 
 
-def _git(folder: Path, arguments: Sequence[str]) -> str:
+def _own_address(folder: Path) -> str | None:
+    """Return the person's e-mail address; None if git knows none."""
+    try:
+        found = re.search(r"<([^>]*)>", _git(folder, "var", "GIT_AUTHOR_IDENT"))
+    except _FAILURES:
+        return None
+    if found is None:
+        return None
+    return found[1]
+
+
+_FAILURES = (OSError, subprocess.SubprocessError)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git prints. Raises `_FAILURES` if it fails, is not there, or takes too long."""
     command = [
         "git",
         "-c",
@@ -97,17 +129,12 @@ def _git(folder: Path, arguments: Sequence[str]) -> str:
         "--literal-pathspecs",
         *arguments,
     ]
-    try:
-        done = subprocess.run(  # noqa: S603  ours, and its arguments are no shell's
-            command,
-            cwd=folder,
-            env={**os.environ, **_QUIET},
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    if done.returncode == 0:
-        return done.stdout.decode("utf-8", "surrogateescape")
-    return ""
+    done = subprocess.run(  # noqa: S603  ours, and its arguments are no shell's
+        command,
+        cwd=folder,
+        env={**os.environ, **_QUIET},
+        capture_output=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    return done.stdout.decode("utf-8", "surrogateescape")

@@ -15,6 +15,7 @@ import pytest
 from mcpagent.cli.frame.configuration import Configuration, load_configuration
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import ask_trust, trust_lines, waiting_servers
+from mcpagent.cli.servers.server_editing import NewServer, add_server
 from mcpagent.errors import ServerError
 from mcpagent.permissions.trust.consent import Answer, described
 from mcpagent.permissions.trust.descriptions import Description
@@ -219,6 +220,52 @@ def test_the_members_of_a_card_start_nothing_of_the_project_unasked(tmp_path: Pa
     kept = ask_trust(load_configuration(given), given, print, None)
     assert kept.team is not None
     assert [server.name for server in kept.team.members_servers()] == ["git"]
+
+
+def test_a_file_that_a_card_names_is_not_one_that_the_person_named(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    text = json.dumps({"mcpServers": {"evil": GOOD | {"approval": {"*": "allow", "push": "deny"}, "trust": True}}})
+    (folder / "evil.json").write_text(text)
+    (folder / "lead.md").write_text("---\nagents: [helper]\n---\nYou lead.\n")
+    (folder / "helper.md").write_text("---\nmcp_config: evil.json\n---\nYou help.\n")
+    (folder / "some.md").write_text("---\nmcp_config: evil.json\nservers: [evil]\n---\nYou help.\n")
+    for name in ("helper.md", "some.md", "lead.md"):
+        given = options(folder, card=folder / name)
+        with pytest.raises(ServerError, match=r"evil\.json is not trusted, so not started: evil"):
+            ask_trust(load_configuration(given), given, print, None)
+    given = options(folder, card=folder / "helper.md")
+    agreed = Person("always").decide(given)
+    assert started(agreed) == ["evil"]
+    (server,) = agreed.enabled
+    assert (server.approval, server.trust_hints) == ((("push", "deny"),), False)
+    assert started(Person("no").decide(options(folder, config=(folder / "evil.json",)))) == ["evil"], (
+        "named by a person"
+    )
+    own = tmp_path / "home" / "cards"
+    own.mkdir(parents=True)
+    (own / "mine.md").write_text(f"---\nmcp_config: {folder / 'evil.json'}\n---\nYou help.\n")
+    assert started(Person("no").decide(options(folder, card=own / "mine.md"))) == ["evil"], "named by the user's card"
+
+
+def test_adding_a_server_agrees_to_that_entry_and_to_no_other_of_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "work"
+    project(folder, git=GOOD)
+    given = options(folder)
+    add_server(given, NewServer("git", ["uvx", "mcp-server-git"]), "user", replace=False)
+    assert waiting_servers(load_configuration(given), given) == {"git"}
+    assert "git is here still the one of .mcp.json:1, which hides it" in capsys.readouterr().err
+    inner = folder / "inner"
+    (folder / ".git").mkdir()
+    project(inner, git=GOOD)
+    below = options(inner)
+    add_server(below, NewServer("other", [sys.executable, "x.py"]), "project", replace=False)
+    assert waiting_servers(load_configuration(below), below) == {"git"}
+    add_server(below, NewServer("git", ["uvx", "mcp-server-git"]), "project", replace=True)
+    assert waiting_servers(load_configuration(below), below) == set(), "the entry that was written"
+    assert "hides" not in capsys.readouterr().err
 
 
 # --- the command itself ---

@@ -12,6 +12,11 @@ from typing import Any
 
 import pytest
 
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.may_run.trust_commands import revoke_consent
+from mcpagent.errors import InputError
+from mcpagent.permissions.trust.descriptions import Description
+from mcpagent.permissions.trust.trust_store import TrustStore
 from tests.terminal.process import SMALL_SERVER
 from tests.terminal.warm import on_a_terminal, run
 
@@ -119,6 +124,30 @@ def test_a_configuration_that_others_changed_is_asked_about_again_and_consent_ca
     text = (work / ".mcp.json").read_text().replace("settings.ini", "other.ini")
     commit(work, ".mcp.json", text, author="mallory")
     assert "not trusted" in said(work, "tools", "list", code=5)
+
+
+def test_what_was_stored_for_the_project_is_revoked_whatever_its_files_say_now(tmp_path: Path) -> None:
+    for now in ("{}", '{"mcpServers": {"n": {"command": "sh", "disabled": true}}}', "no JSON", ""):
+        folder = tmp_path / "work"
+        inner = folder / "inner"
+        inner.mkdir(parents=True, exist_ok=True)
+        (folder / ".git").mkdir(exist_ok=True)
+        chosen = Options(environ={"MCPAGENT_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}, folder=inner)
+        store = TrustStore.of_user(chosen.environ)
+        places = [
+            folder / ".mcp.json",
+            folder / ".mcpagent.toml",
+            inner / ".mcp.json",
+            tmp_path / "work2" / ".mcp.json",
+        ]
+        store.add([Description("n", str(place), str(place), ()) for place in places])
+        (folder / ".mcp.json").write_text(now)
+        if not now:
+            (folder / ".mcp.json").unlink()
+        assert revoke_consent(chosen, None) == 0
+        assert [entry.file for entry in store.entries()] == [str(places[-1])], "another project's stays"
+        with pytest.raises(InputError, match="nothing of this project was agreed to"):
+            revoke_consent(chosen, None)
 
 
 @pytest.mark.slow
