@@ -111,6 +111,7 @@ def test_no_answer_brings_a_link_or_a_control_to_the_terminal(answer: str) -> No
 
 def test_no_markup_hides_a_secret_and_other_markup_stays() -> None:
     hide("Rk4q9Wd7Lm2xTT0uVw")
+
     def shown(text: str) -> str:
         written = io.StringIO()
         print_block(Console(file=written, width=24, force_terminal=True, color_system="standard"), text)

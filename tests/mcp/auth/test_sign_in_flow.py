@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 import secrets
 import socket
 import stat
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
@@ -22,7 +23,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl, AnyUrl
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from mcpagent.config import ServerConfig
@@ -245,6 +246,80 @@ async def test_the_page_reports_the_error_that_it_received_escaped(
         if "code" not in query:
             with pytest.raises(OAuthFlowError):
                 await page.result()
+
+
+TOKEN = "at-Zx81kLmP0qRsT77"
+CODE = "code-Zx81kLmP0qRsT77"
+GRANTED = {"access_token": TOKEN, "token_type": "Bearer"}
+REFUSED = {"error": "invalid_grant", "error_description": f"no {TOKEN} for {CODE}", **GRANTED}
+TELLS = "the token endpoint gave no token: "
+
+
+def granting(path: str, status: int, body: str) -> Callable[[str], Starlette]:
+    """A server that sends back a code, and answers with this where tokens or clients are given."""
+
+    def build(address: str) -> Starlette:
+        async def refuse(_: Request) -> Response:
+            return Response(status_code=401)
+
+        async def describe(request: Request) -> Response:
+            found = described(f"{RESOURCE}/mcp", AUTHORITY)(address).get(request.url.path)
+            return Response(json.dumps(found), status_code=200 if found else 404)
+
+        async def send_back(request: Request) -> Response:
+            query = {"code": CODE, "state": request.query_params["state"]}
+            return RedirectResponse(f"{request.query_params['redirect_uri']}?{urlencode(query)}")
+
+        async def give(request: Request) -> Response:
+            if request.url.path == path:
+                return Response(body, status_code=status, headers={"location": "http://localhost:9/x"})
+            asked = json.loads(await request.body())
+            return Response(json.dumps({**asked, "client_id": "c"}), status_code=201)
+
+        return Starlette(
+            routes=[
+                Route("/mcp", refuse, methods=["GET", "POST"]),
+                Route("/.well-known/{rest:path}", describe),
+                Route("/authorize", send_back),
+                Route("/{rest:path}", give, methods=["POST"]),
+            ]
+        )
+
+    return build
+
+
+@rows_at_once(
+    "path, status, body, expected",
+    [
+        ("/token", 400, json.dumps(GRANTED), f"{TELLS}HTTP 400"),
+        ("/token", 307, json.dumps(GRANTED), f"{TELLS}HTTP 307"),
+        ("/token", 400, json.dumps(REFUSED), f"{TELLS}HTTP 400: invalid_grant: no [redacted] for [redacted]"),
+        ("/token", 200, f"<html>{TOKEN}", f"{TELLS}Invalid JSON"),
+        ("/token", 200, json.dumps({**GRANTED, "token_type": TOKEN}), f"{TELLS}token_type: "),
+        ("/token", 200, json.dumps({**GRANTED, "access_token": f"{TOKEN}\r\nX: 1"}), f"{TELLS}access_token: "),
+        ("/token", 200, json.dumps({**GRANTED, "access_token": ""}), f"{TELLS}access_token: "),
+        ("/token", 400, "[" * 20_000 + TOKEN, f"{TELLS}HTTP 400"),
+        ("/register", 400, json.dumps({"client_secret": TOKEN}), "it registered no client: HTTP 400; a client"),
+        ("/register", 201, f"<html>{TOKEN}", "it registered no client: "),
+    ],
+)
+async def test_no_body_of_an_authority_gets_into_an_error_or_the_log(
+    path: str, status: int, body: str, expected: str, tmp_path: Path
+) -> None:
+    """What an authority says is in the fields `error` and `error_description`; the rest may be tokens."""
+    noted: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: noted.append(logging.Formatter().format(record))  # type: ignore[method-assign]
+    logging.getLogger("mcp").addHandler(handler)
+    try:
+        async with serving(granting(path, status, body)) as address:
+            with pytest.raises(ServerError) as caught:
+                await signed_in(ServerConfig("odd", url=f"{address}/mcp"), SecretStore(tmp_path, keyring=NO_KEYRING))
+    finally:
+        logging.getLogger("mcp").removeHandler(handler)
+    assert f"signing in failed: {expected}" in str(caught.value)
+    assert "Zx81" not in f"{caught.value} {noted}"
+    assert "\n" not in str(caught.value)
 
 
 # --- in use -----------------------------------------------------------------------------------------------------------
