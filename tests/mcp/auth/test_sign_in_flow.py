@@ -58,7 +58,7 @@ class Person:
         async with httpx2.AsyncClient(follow_redirects=True) as browser:
             answer = await browser.get(url)
         assert answer.status_code == 200
-        assert "Signed in" in answer.text
+        assert "The browser&#x27;s part is done" in answer.text
 
 
 async def nobody(_: str) -> None:
@@ -228,22 +228,27 @@ def test_a_refusal_is_said_in_the_servers_words() -> None:
         ({"error_description": "<script>alert(1)</script>", "error": "x"}, "&lt;script&gt;alert(1)&lt;/script&gt;"),
         ({"error_description": '"><img src=x onerror=y>', "error": "x"}, "&quot;&gt;&lt;img src=x onerror=y&gt;"),
         ({}, "Not signed in: no code came back"),
-        ({"code": "c"}, "Signed in. You can close this page."),
+        ({"code": "c"}, "mcpagent reports in its own window whether the sign-in worked"),
+        ({"code": "c", "error": "access_denied"}, "Not signed in: access_denied"),
+        ({"code": ["c", "d"]}, "Not signed in: its answer has code more than once"),
+        ({"code": "c", "iss": ["https://a", "https://b"]}, "Not signed in: its answer has iss more than once"),
+        ({"code": "c", "scope": ["a", "b"]}, "The browser&#x27;s part is done"),
     ],
 )
 async def test_the_page_reports_the_error_that_it_received_escaped(
-    query: dict[str, str], expected: str, tmp_path: Path
+    query: dict[str, Any], expected: str, tmp_path: Path
 ) -> None:
     async with LoopbackPage(nobody, seconds=20) as page, httpx2.AsyncClient() as browser:
         await page.show("http://example.com/authorize?state=s")
         answer = await browser.get(page.redirect_uri, params={**query, "state": "s"})
         assert answer.status_code == 200
         assert expected in answer.text
-        assert ("Signed in" in answer.text) is ("code" in query)
+        assert ("Not signed in" in answer.text) is expected.startswith(("Not", "&"))
+        assert "Signed in" not in answer.text
         assert "<script" not in answer.text
         assert "<img" not in answer.text
         assert answer.headers["content-security-policy"] == "default-src 'none'"
-        if "code" not in query:
+        if "Not signed in" in answer.text:
             with pytest.raises(OAuthFlowError):
                 await page.result()
 
