@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -129,13 +130,13 @@ def parse_document(label: str, raw: bytes, folder: Path) -> ConfigDocument:
     try:
         data = json.loads(blanked)
     except json.JSONDecodeError as error:
-        raise ConfigError(no_json(label, error, text)) from None
+        raise ConfigError(no_json(label, error)) from None
     except RecursionError:
         raise ConfigError(
             f"{label}: nests too deeply; this cannot be a server list"
         ) from None
-    except ValueError as error:
-        raise ConfigError(f"{label}: {safe_line(str(error))}") from None
+    except ValueError:
+        raise ConfigError(_long_number(label, blanked)) from None
     spans = list(value_spans(blanked))
     offsets = {span.path: span.key for span in spans if span.path}
     document = ConfigDocument(
@@ -145,16 +146,24 @@ def parse_document(label: str, raw: bytes, folder: Path) -> ConfigDocument:
     return document
 
 
-def no_json(label: str, error: json.JSONDecodeError, text: str = "") -> str:
-    """Return `label:line:column: what is wrong in: the line`.
-
-    The line comes from `text`, if the parsed text was derived from it.
-    """
+def no_json(label: str, error: json.JSONDecodeError) -> str:
+    """Return `label:line:column: what is wrong`; the line itself may hold a secret."""
     place = f"{label}:{error.lineno}:{error.colno}"
     if not error.doc[error.pos :].strip():
         return f"{place}: it ends in the middle of its JSON; write the rest, and close each {{ and ["
-    shown = safe_line((text or error.doc).split("\n")[error.lineno - 1], 80)
-    return f"{place}: {error.msg[:1].lower()}{error.msg[1:]} in: {shown}"
+    return f"{place}: {error.msg[:1].lower()}{error.msg[1:]}"
+
+
+def _long_number(label: str, text: str) -> str:
+    """Return the error for the first number that has more digits than Python reads."""
+    most = sys.get_int_max_str_digits()
+    for span in value_spans(text):
+        digits = text[span.start : span.end].removeprefix("-")
+        if digits.isdigit() and len(digits) > most:
+            line = text.count("\n", 0, span.start) + 1
+            column = span.start - text.rfind("\n", 0, span.start)
+            return f"{label}:{line}:{column}: a number of {len(digits)} digits; write at most {most}"
+    return f"{label}: has a number that cannot be read"
 
 
 INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")

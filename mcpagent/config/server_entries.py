@@ -30,7 +30,13 @@ from mcpagent.config.sign_in_entries import (
     sign_in_problem,
 )
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
-from mcpagent.config.variables import UnusableError, Variables, expand, read_env_file
+from mcpagent.config.variables import (
+    UnusableError,
+    Variables,
+    expand,
+    read_env_file,
+    refers_to_secret,
+)
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import Secret, hide, revealed
@@ -277,6 +283,8 @@ class _Reader:
         place, kind = self.places[key], self.kinds[key]
         value = self.checked(self.values[key], kind, place)
         if key not in _MAY_BE_SECRET:
+            if self.kinds is _SERVER_KINDS:
+                self._refuse_secrets(value, place)
             value = _all_revealed(value)
         if key in _CHOICES and value and value not in _CHOICES[key]:
             what = f'"{safe_line(value, 40)}" is not one of {", ".join(_CHOICES[key])}'
@@ -288,6 +296,13 @@ class _Reader:
                 return ("*",)
             return ()
         return value
+
+    def _refuse_secrets(self, value: Any, place: ValuePath) -> None:
+        """Raise `ConfigError` for a secret in a text that the model, the server or everybody gets to see."""
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, Secret) and refers_to_secret(text.origin, place):
+                what = f"{safe_line(text.origin, 60)} is a secret, and this is shown; use env or headers"
+                raise self.document.error(place, what)
 
     def checked(self, value: Any, kind: _Kind, place: ValuePath) -> Any:
         """Return the value with its variables expanded; a list becomes a tuple."""

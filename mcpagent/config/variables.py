@@ -102,6 +102,11 @@ def expand(text: str, place: ValuePath, variables: Variables) -> str | Secret:
     return Secret(whole, shown)
 
 
+def refers_to_secret(text: str, place: ValuePath) -> bool:
+    """Return whether the text has a reference to the keyring, or to a variable with a credential's name."""
+    return any(_is_credential(found[1], place) for found in _VARIABLE.finditer(text))
+
+
 def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> str:
     inside = match[1]
     if (found := variables.place(inside)) is not None:

@@ -208,26 +208,20 @@ def test_what_a_server_says_of_a_key_it_was_given_is_not_shown(home: Mapping[str
 # --- in a configuration -----------------------------------------------------------------------------------------------
 
 
-def test_a_configuration_takes_keys_in_every_place(tmp_path: Path, home: Mapping[str, str], value: str) -> None:
+def test_a_configuration_takes_keys_in_what_is_not_shown(tmp_path: Path, home: Mapping[str, str], value: str) -> None:
     ring = Ring()
     key_store(home, keyring=ring_of(ring)).set("shop.token", value)
     entry = {
         "command": "${keyring:shop.token}",
         "args": ["--token=${keyring:shop.token}"],
         "env": {"TOKEN": "${keyring:shop.token}"},
-        "cwd": "/${keyring:shop.token}",
     }
     remote = {"url": "https://h/${keyring:shop.token}", "headers": {"Authorization": "Bearer ${keyring:shop.token}"}}
     loaded = load_servers(
         {"mcpServers": {"shop": entry, "far": remote}}, environ=with_stored_keys(home, keyring=ring_of(ring))
     )
     shop, far = loaded.servers
-    assert (shop.command, shop.args, shop.env, shop.cwd) == (
-        value,
-        (f"--token={value}",),
-        {"TOKEN": value},
-        f"/{value}",
-    )
+    assert (shop.command, shop.args, shop.env) == (value, (f"--token={value}",), {"TOKEN": value})
     assert (far.url, far.headers) == (f"https://h/{value}", {"Authorization": f"Bearer {value}"})
 
 

@@ -12,6 +12,7 @@ import pytest
 from mcpagent import McpServer
 from mcpagent.config import load_servers
 from mcpagent.config.server_config import ServerConfig, SignInConfig
+from mcpagent.errors import ConfigError
 from mcpagent.permissions.trust.launches import launch_of
 from mcpagent.utilities.text.secrets import Secret, known_values, revealed, without_secrets
 from tests.tables import each_row
@@ -69,6 +70,29 @@ def test_a_reference_without_a_name_for_credentials_is_private_and_no_known_secr
     (server,) = load_servers({"mcpServers": {"it": entry}}, environ={"PLACE": "/private/place-2"}).servers
     assert repr(server.args) == "(Secret('${PLACE}'),)"
     assert "/private/place-2" not in known_values()
+
+
+def test_a_secret_is_refused_where_it_would_be_shown_and_other_variables_are_not(tmp_path: Path) -> None:
+    environ = {"MY_TOKEN": CANARY, "PLACE": "/private/place-3"}
+    for key, value, where in (
+        ("description", "Talks to ${MY_TOKEN}", "description"),
+        ("description", "${keyring:it.KEY}", "description"),
+        ("cwd", "/srv/${MY_TOKEN:-x}", "cwd"),
+        ("roots", [".", "${env:MY_TOKEN}"], "roots"),
+        ("enabled_tools", ["${MY_TOKEN}"], "enabled_tools"),
+    ):
+        file = tmp_path / "mcp.json"
+        file.write_text(json.dumps({"mcpServers": {"it": {"command": "sh", key: value}}}))
+        with pytest.raises(ConfigError, match=rf"mcp.json:1:\d+: mcpServers.it.{where}: .* is a secret, and") as caught:
+            load_servers(file, environ=environ, secret=lambda name: CANARY)
+        assert CANARY not in str(caught.value)
+    entry = {"command": "sh", "description": "In ${PLACE}", "cwd": "${PLACE}", "roots": ["${PLACE}"]}
+    (server,) = load_servers({"mcpServers": {"it": entry}}, environ=environ).servers
+    assert (server.description, server.cwd, server.roots) == (
+        "In /private/place-3",
+        "/private/place-3",
+        ("/private/place-3",),
+    )
 
 
 HARMLESS: list[dict[str, Any]] = [

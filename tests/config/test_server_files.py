@@ -243,11 +243,20 @@ def test_a_variable_may_be_in_any_string_and_is_expanded_once(tmp_path: Path) ->
         ("", 'mcp.json: is empty; write {"mcpServers": {}} and add servers to it'),
         (
             '{"mcpServers": {\n  "git": {"command" "x"}}}',
-            """mcp.json:2:21: expecting ':' delimiter in: "git": {"command" "x"}}}""",
+            "mcp.json:2:21: expecting ':' delimiter",
         ),
         ("{\n", "mcp.json:2:1: it ends in the middle of its JSON; write the rest, and close each { and ["),
         ("{ // {}", "mcp.json:1:8: it ends in the middle of its JSON; write the rest, and close each { and ["),
-        ("{nosuch}", "mcp.json:1:2: expecting property name enclosed in double quotes in: {nosuch}"),
+        ("{nosuch}", "mcp.json:1:2: expecting property name enclosed in double quotes"),
+        (
+            '{"mcpServers": {"a": {"command": "x", "env": {"API_KEY": "Zk4q9Wd7Lm2xTT0uVw" oops}}}}',
+            "mcp.json:1:79: expecting ',' delimiter",
+        ),
+        (
+            '{"mcpServers": {"a": {"command": "x",\n "shutdown_seconds": -' + "9" * 5000 + "}}}",
+            "mcp.json:2:22: a number of 5000 digits; write at most 4300",
+        ),
+        ("[0." + "9" * 5000 + ", " + "8" * 5000 + "]", "mcp.json:1:5006: a number of 5000 digits; write at most 4300"),
         ("[1]", 'mcp.json: expected an object with "mcpServers", got a list'),
         ('{"mcpServers": []}', "mcp.json:1:2: mcpServers: expected an object of name -> server, got a list"),
         ('{"mcpserver": {}}', 'mcp.json:1:2: mcpserver: no "mcpServers" found; "mcpserver" should be "mcpServers"'),
@@ -529,7 +538,7 @@ def test_documents_that_cannot_be_read(tmp_path: Path) -> None:
     huge.write_text('{"mcpServers": {"a": {"command": "x", "timeout": ' + "9" * 5_000 + "}}}")
     for path, words in [
         (deep, "deep.json: nests too deeply; this cannot be a server list"),
-        (huge, "huge.json: Exceeds the limit"),
+        (huge, "huge.json:1:50: a number of 5000 digits; write at most 4300"),
         (tmp_path / "a\0b.json", "cannot be read: "),
         (tmp_path / "none" / "mcp.json", f'not found (the folder "{tmp_path / "none"}" does not exist)'),
     ]:

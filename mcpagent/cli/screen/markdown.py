@@ -16,7 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from mcpagent.utilities.text.safe_text import safe_text
-from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.utilities.text.secrets import hide_in_markdown, without_secrets
 
 _PLAIN = re.compile(r"[A-Za-z\"'(][^\n*_`#\[\]<>|~&\\\t\u0080-\U0010ffff]{0,2000}")
 """A paragraph of one line that has nothing of Markdown in it."""
@@ -126,6 +126,7 @@ def block_lines(console: Console, block: str, *, folds: bool = True) -> list[Tex
         empty
     )  # its constructor makes a parser each time, which takes longer than parsing
     markdown.markup, markdown.parsed = block, parser.parse(block)
+    hide_in_markdown(markdown.parsed)
     lines: list[Text] = []
     is_open = False
     for segments in console.render_lines(markdown, pad=False):

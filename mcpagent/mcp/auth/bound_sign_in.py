@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from mcpagent.mcp.auth.dpop import ALGORITHMS, ProofKey, Proofs
-from mcpagent.mcp.auth.grants import json_object
+from mcpagent.mcp.auth.grants import is_token_request, json_object
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.sign_ins import TokenStorage
-
-_FORM = "application/x-www-form-urlencoded"
 
 
 class BoundSignIn(httpx2.Auth):
@@ -65,7 +63,7 @@ class BoundSignIn(httpx2.Auth):
         if self._proofs is None:
             return
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        if _is_for_token(request):
+        if is_token_request(request):
             self._proofs.add(request)
         elif self._storage.proof_key is not None and kind.lower() in ("bearer", "dpop"):
             self._proofs.add(request, token)
@@ -85,7 +83,7 @@ class BoundSignIn(httpx2.Auth):
                 self._begin([str(name) for name in offered])
         elif (
             self._proofs is not None
-            and _is_for_token(request)
+            and is_token_request(request)
             and response.status_code in (200, 201)
         ):
             given = json_object(await response.aread())
@@ -100,8 +98,3 @@ class BoundSignIn(httpx2.Auth):
                     response.status_code, content=body, request=response.request
                 )
         return response
-
-
-def _is_for_token(request: httpx2.Request) -> bool:
-    is_form = request.headers.get("content-type", "").startswith(_FORM)
-    return request.method == "POST" and is_form and b"grant_type=" in request.content

@@ -10,15 +10,22 @@ import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl
 from uuid import uuid4
 
 import httpx2
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import (
+    OAuthClientProvider,
+    OAuthFlowError,
+    OAuthRegistrationError,
+    OAuthTokenError,
+)
 from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import (
     OAuthClientInformationFull,
     OAuthClientMetadata,
     OAuthMetadata,
+    OAuthToken,
     ProtectedResourceMetadata,
 )
 from pydantic import AnyUrl, ValidationError
@@ -26,7 +33,7 @@ from pydantic import AnyUrl, ValidationError
 from mcpagent.config import ServerConfig
 from mcpagent.utilities.filesystem.bounded_files import read_bounded
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.utilities.text.secrets import hide, revealed
+from mcpagent.utilities.text.secrets import hide, revealed, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -41,7 +48,20 @@ _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - a kind of token
+_FORM = "application/x-www-form-urlencoded"
 _SIGNED_SECONDS = 300
+_PRIVATE = (
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "client_secret",
+    "registration_access_token",
+    "code",
+    "code_verifier",
+    "assertion",
+    "client_assertion",
+)
+"""Fields of requests to an authorization server, and of its answers, that nothing shows."""
 
 
 def secret_method(
@@ -82,10 +102,46 @@ async def _problem_of(kind: str, response: httpx2.Response) -> str:
         else:
             OAuthMetadata.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        return safe_line(f"{where}: {first['msg']}".removeprefix(": "), 160)
+        return safe_line(_first_problem(error), 160)
     return ""
+
+
+def is_token_request(request: httpx2.Request) -> bool:
+    """Return whether the request is one to a token endpoint."""
+    is_form = request.headers.get("content-type", "").startswith(_FORM)
+    return request.method == "POST" and is_form and b"grant_type=" in request.content
+
+
+async def _refusal_of(request: httpx2.Request, response: httpx2.Response) -> str:
+    """Return why an answer with tokens, or with a registration, cannot be used; "" if it can.
+
+    The reason has the status and the fields `error` and `error_description`, never the rest of the body.
+    """
+    given = json_object(await response.aread())
+    sent = dict(parse_qsl(request.content.decode("utf-8", "replace")))
+    for known in (given, sent):
+        hide(*(str(known[name]) for name in _PRIVATE if name in known))
+    if response.status_code not in (200, 201):
+        told = [str(given.get(name) or "") for name in ("error", "error_description")]
+        said = ": ".join(filter(None, told))
+        return ": ".join(filter(None, (f"HTTP {response.status_code}", said)))
+    try:
+        if is_token_request(request):
+            token = OAuthToken.model_validate_json(response.content).access_token
+            if not (token.strip() and token.isascii() and token.isprintable()):
+                return "access_token: empty, or with characters that no token has"
+        else:
+            given.pop("issuer", None)
+            OAuthClientInformationFull.model_validate(given)
+    except ValidationError as error:
+        return _first_problem(error)
+    return ""
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_input=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}".removeprefix(": ")
 
 
 class ConfiguredSignIn(OAuthClientProvider):
@@ -137,11 +193,30 @@ class ConfiguredSignIn(OAuthClientProvider):
                 if kind is not None and (problem := await _problem_of(kind, response)):
                     where = safe_line(str(outgoing.url), 160)
                     self._unusable.setdefault(kind, f"{where}: {problem}")
+                if kind is None and outgoing is not request:
+                    response = await self._checked(outgoing, response)
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
         finally:
             await flow.aclose()
+
+    async def _checked(
+        self, request: httpx2.Request, response: httpx2.Response
+    ) -> httpx2.Response:
+        """Return the usable answer with tokens or a registration; the SDK's own errors would repeat its body.
+
+        An unusable refresh becomes an empty refusal, so that the person signs in again. Raises `OAuthFlowError`.
+        """
+        refusal = await _refusal_of(request, response)
+        if not refusal:
+            return response
+        refusal = safe_line(without_secrets(refusal), 200)
+        if not is_token_request(request):
+            raise OAuthRegistrationError(f"it registered no client: {refusal}")
+        if b"grant_type=refresh_token" in request.content:
+            return httpx2.Response(400, request=request)
+        raise OAuthTokenError(f"the token endpoint gave no token: {refusal}")
 
     def _refuse_fallback(self, kind: str) -> None:
         """Raise `OAuthFlowError` if metadata was served that cannot be used, and none that can."""
@@ -381,7 +456,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     """Return an answer's JSON object; empty if it is none."""
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if isinstance(value, dict):
         return value

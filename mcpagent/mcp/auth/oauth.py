@@ -15,7 +15,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 SIGN_IN_SECONDS = 300.0
 _PAGE = "<!doctype html><meta charset=utf-8><title>mcpagent</title><p>{}"
-_SIGNED_IN = "Signed in. You can close this page."
+_RECEIVED = (
+    "The browser's part is done. mcpagent reports in its own window whether the sign-in worked; "
+    "you can close this page."
+)
 _HEAD = (
     "HTTP/1.1 {}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n"
     "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n"
@@ -140,14 +143,14 @@ class LoopbackPage:
         writer.close()
 
     def _outcome(self) -> str:
-        """Return the words of the page: it must not report a sign-in that was refused."""
+        """Return the words of the page: a refusal, or that the code has arrived; it is exchanged only afterwards."""
         error = (
             self._answer.exception()
             if self._answer is not None and self._answer.done()
             else None
         )
         return (
-            _SIGNED_IN
+            _RECEIVED
             if error is None
             else f"Not signed in: {error}. You can close this page."
         )
@@ -170,8 +173,16 @@ def _first(url: str, name: str) -> str | None:
 
 def callback_result(query: str) -> AuthorizationCodeResult:
     """Return the code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
-    values = {name: found[0] for name, found in parse_qs(query).items()}
-    if "code" not in values:
+    found = parse_qs(query)
+    repeated = [
+        name
+        for name in ("code", "state", "iss", "error")
+        if len(found.get(name, ())) > 1
+    ]
+    if repeated:  # RFC 6749 3.1: a parameter must not be included more than once
+        raise OAuthFlowError(f"its answer has {repeated[0]} more than once")
+    values = {name: texts[0] for name, texts in found.items()}
+    if "code" not in values or "error" in values:
         reason = (
             values.get("error_description")
             or values.get("error")

@@ -252,10 +252,10 @@ async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
             safe_line(f"{type(error).__name__}: {error}", 200)
         ) from None
     except (
-        Exception
+        Exception  # noqa: BLE001
     ) as error:  # the SDK, over whatever the server and its authority answered
-        what = safe_line(f"{type(error).__name__}: {error}", 200)
-        raise OAuthFlowError(f"an answer that cannot be used: {what}") from error
+        kind = type(error).__name__
+        raise OAuthFlowError(f"an answer that cannot be used ({kind})") from None
     return response.status_code
 
 

@@ -15,6 +15,8 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
+from mcpagent.utilities.text.safe_text import safe_text
+
 REDACTED = "[redacted]"
 SHORTEST = 8
 """Shorter values are not replaced: that would spoil the text and hide nothing."""
@@ -263,6 +265,7 @@ def _spellings_of(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogatepass")
     yield from (
         value,
+        safe_text(value),
         json.dumps(value)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
     )
@@ -328,7 +331,30 @@ _MARKS = tuple(dict.fromkeys(mark for marks, _ in _SHAPES for mark in marks))
 
 
 def without_secrets(text: str) -> str:
-    """Return text for people and files: known secrets and the shapes of issuers' keys are replaced."""
+    """Return text for people and files: known secrets and the shapes of issuers' keys are replaced.
+
+    If a secret appears only when invisible characters are removed, the text is returned without these.
+    """
+    text = _replaced(text)
+    visible = safe_text(text)
+    if visible == text:
+        return text
+    clean = _replaced(visible)
+    if clean == visible:
+        return text
+    return clean
+
+
+def hide_in_markdown(tokens: Sequence[Any]) -> None:
+    """Replace secrets that emphasis or entities divide: such a paragraph of markdown-it becomes plain text."""
+    for token in tokens:
+        plain = safe_text("".join(inner.content for inner in token.children or ()))
+        clean = _replaced(plain)
+        if clean != plain:
+            token.children = [type(token)("text", "", 0, content=clean)]
+
+
+def _replaced(text: str) -> str:
     for spelling in _found_in(text, _spellings()):
         text = text.replace(spelling, REDACTED)
     return without_shapes("…".join(map(_without_beginning, text.split("…"))))

@@ -311,7 +311,7 @@ def test_the_document_is_in_the_result(tmp_path: Path, schema_file: Path, capsys
     "content, said",
     [
         ("{", r"s\.json:1:2: it ends in the middle of its JSON; write the rest"),
-        ("{nosuch}", r"s\.json:1:2: expecting property name enclosed in double quotes in: {nosuch}$"),
+        ("{nosuch}", r"s\.json:1:2: expecting property name enclosed in double quotes$"),
         ("\udce4", r"s\.json: not UTF-8; save the file as UTF-8$"),
         ("[]", "expected an object"),
         ('{"type": 3}', "no JSON Schema"),

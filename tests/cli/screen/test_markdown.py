@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from mcpagent.cli.screen.markdown import BlockSplitter, block_lines, print_block
+from mcpagent.utilities.text.secrets import hide
 from tests.tables import each_row
 
 TEXT = """# Title
@@ -106,6 +107,29 @@ def test_no_answer_brings_a_link_or_a_control_to_the_terminal(answer: str) -> No
     print_block(Console(file=written, force_terminal=True, width=60, color_system="truecolor"), answer)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
     assert not set("\x1b\x07\x9b\x9c\x9d\u200b\u202e") & set(shown)
+
+
+def test_no_markup_hides_a_secret_and_other_markup_stays() -> None:
+    hide("Rk4q9Wd7Lm2xTT0uVw")
+
+    def shown(text: str) -> str:
+        written = io.StringIO()
+        print_block(Console(file=written, width=24, force_terminal=True, color_system="standard"), text)
+        return written.getvalue()
+
+    for text in (
+        "bold **Rk4q9**Wd7Lm2xTT0uVw",
+        "entity Rk4q9Wd7&#76;m2xTT0uVw",
+        "soft Rk4q9Wd7&shy;Lm2xTT0uVw",
+        "- list `Rk4q9`*Wd7Lm2*xTT0uVw",
+        "# title Rk4q9~~Wd7~~Lm2xTT0uVw",
+        "[Rk4q9](https://e/)Wd7Lm2xTT0uVw",
+        "words before it **Rk4q9**Wd7Lm2xTT0uVw and after",
+    ):
+        plain = "".join(re.sub(r"\x1b\[[0-9;]*m", "", shown(text)).split())
+        assert "[redacted]" in plain, text
+        assert "Lm2" not in plain, text
+    assert "\x1b[1mRk4q9" in shown("**Rk4q9**other")
 
 
 def test_two_hundred_kilobytes_of_short_paragraphs_take_less_than_two_seconds() -> None:

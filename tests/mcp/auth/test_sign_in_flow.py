@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 import secrets
 import socket
 import stat
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
@@ -22,7 +23,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl, AnyUrl
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from mcpagent.config import ServerConfig
@@ -57,7 +58,7 @@ class Person:
         async with httpx2.AsyncClient(follow_redirects=True) as browser:
             answer = await browser.get(url)
         assert answer.status_code == 200
-        assert "Signed in" in answer.text
+        assert "The browser&#x27;s part is done" in answer.text
 
 
 async def nobody(_: str) -> None:
@@ -227,24 +228,103 @@ def test_a_refusal_is_said_in_the_servers_words() -> None:
         ({"error_description": "<script>alert(1)</script>", "error": "x"}, "&lt;script&gt;alert(1)&lt;/script&gt;"),
         ({"error_description": '"><img src=x onerror=y>', "error": "x"}, "&quot;&gt;&lt;img src=x onerror=y&gt;"),
         ({}, "Not signed in: no code came back"),
-        ({"code": "c"}, "Signed in. You can close this page."),
+        ({"code": "c"}, "mcpagent reports in its own window whether the sign-in worked"),
+        ({"code": "c", "error": "access_denied"}, "Not signed in: access_denied"),
+        ({"code": ["c", "d"]}, "Not signed in: its answer has code more than once"),
+        ({"code": "c", "iss": ["https://a", "https://b"]}, "Not signed in: its answer has iss more than once"),
+        ({"code": "c", "scope": ["a", "b"]}, "The browser&#x27;s part is done"),
     ],
 )
 async def test_the_page_reports_the_error_that_it_received_escaped(
-    query: dict[str, str], expected: str, tmp_path: Path
+    query: dict[str, Any], expected: str, tmp_path: Path
 ) -> None:
     async with LoopbackPage(nobody, seconds=20) as page, httpx2.AsyncClient() as browser:
         await page.show("http://example.com/authorize?state=s")
         answer = await browser.get(page.redirect_uri, params={**query, "state": "s"})
         assert answer.status_code == 200
         assert expected in answer.text
-        assert ("Signed in" in answer.text) is ("code" in query)
+        assert ("Not signed in" in answer.text) is expected.startswith(("Not", "&"))
+        assert "Signed in" not in answer.text
         assert "<script" not in answer.text
         assert "<img" not in answer.text
         assert answer.headers["content-security-policy"] == "default-src 'none'"
-        if "code" not in query:
+        if "Not signed in" in answer.text:
             with pytest.raises(OAuthFlowError):
                 await page.result()
+
+
+TOKEN = "at-Zx81kLmP0qRsT77"
+CODE = "code-Zx81kLmP0qRsT77"
+GRANTED = {"access_token": TOKEN, "token_type": "Bearer"}
+REFUSED = {"error": "invalid_grant", "error_description": f"no {TOKEN} for {CODE}", **GRANTED}
+TELLS = "the token endpoint gave no token: "
+
+
+def granting(path: str, status: int, body: str) -> Callable[[str], Starlette]:
+    """A server that sends back a code, and answers with this where tokens or clients are given."""
+
+    def build(address: str) -> Starlette:
+        async def refuse(_: Request) -> Response:
+            return Response(status_code=401)
+
+        async def describe(request: Request) -> Response:
+            found = described(f"{RESOURCE}/mcp", AUTHORITY)(address).get(request.url.path)
+            return Response(json.dumps(found), status_code=200 if found else 404)
+
+        async def send_back(request: Request) -> Response:
+            query = {"code": CODE, "state": request.query_params["state"]}
+            return RedirectResponse(f"{request.query_params['redirect_uri']}?{urlencode(query)}")
+
+        async def give(request: Request) -> Response:
+            if request.url.path == path:
+                return Response(body, status_code=status, headers={"location": "http://localhost:9/x"})
+            asked = json.loads(await request.body())
+            return Response(json.dumps({**asked, "client_id": "c"}), status_code=201)
+
+        return Starlette(
+            routes=[
+                Route("/mcp", refuse, methods=["GET", "POST"]),
+                Route("/.well-known/{rest:path}", describe),
+                Route("/authorize", send_back),
+                Route("/{rest:path}", give, methods=["POST"]),
+            ]
+        )
+
+    return build
+
+
+@rows_at_once(
+    "path, status, body, expected",
+    [
+        ("/token", 400, json.dumps(GRANTED), f"{TELLS}HTTP 400"),
+        ("/token", 307, json.dumps(GRANTED), f"{TELLS}HTTP 307"),
+        ("/token", 400, json.dumps(REFUSED), f"{TELLS}HTTP 400: invalid_grant: no [redacted] for [redacted]"),
+        ("/token", 200, f"<html>{TOKEN}", f"{TELLS}Invalid JSON"),
+        ("/token", 200, json.dumps({**GRANTED, "token_type": TOKEN}), f"{TELLS}token_type: "),
+        ("/token", 200, json.dumps({**GRANTED, "access_token": f"{TOKEN}\r\nX: 1"}), f"{TELLS}access_token: "),
+        ("/token", 200, json.dumps({**GRANTED, "access_token": ""}), f"{TELLS}access_token: "),
+        ("/token", 400, "[" * 20_000 + TOKEN, f"{TELLS}HTTP 400"),
+        ("/register", 400, json.dumps({"client_secret": TOKEN}), "it registered no client: HTTP 400; a client"),
+        ("/register", 201, f"<html>{TOKEN}", "it registered no client: "),
+    ],
+)
+async def test_no_body_of_an_authority_gets_into_an_error_or_the_log(
+    path: str, status: int, body: str, expected: str, tmp_path: Path
+) -> None:
+    """What an authority says is in the fields `error` and `error_description`; the rest may be tokens."""
+    noted: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: noted.append(logging.Formatter().format(record))  # type: ignore[method-assign]
+    logging.getLogger("mcp").addHandler(handler)
+    try:
+        async with serving(granting(path, status, body)) as address:
+            with pytest.raises(ServerError) as caught:
+                await signed_in(ServerConfig("odd", url=f"{address}/mcp"), SecretStore(tmp_path, keyring=NO_KEYRING))
+    finally:
+        logging.getLogger("mcp").removeHandler(handler)
+    assert f"signing in failed: {expected}" in str(caught.value)
+    assert "Zx81" not in f"{caught.value} {noted}"
+    assert "\n" not in str(caught.value)
 
 
 # --- in use -----------------------------------------------------------------------------------------------------------

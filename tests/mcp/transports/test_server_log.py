@@ -51,6 +51,14 @@ async def test_control_characters_do_not_get_into_the_log(tmp_path: Path) -> Non
     assert all(line.isprintable() for line in log_path(tmp_path, "Faulty One").read_text().splitlines())
 
 
+async def test_an_invisible_character_in_a_secret_does_not_get_it_into_the_log(tmp_path: Path) -> None:
+    hide("Sk4q9Wd7Lm2xTT0uVw")
+    log = ServerLog(tmp_path / "server.log")
+    log.output("nul Sk4q9\0Wd7Lm2xTT0uVw\nzero width Sk4q9\u200bWd7Lm2xTT0uVw\nother Sk4q9\0x\n".encode())
+    log.close()
+    assert said(tmp_path / "server.log") == ["nul [redacted]", "zero width [redacted]", "other Sk4q9x"]
+
+
 async def test_a_flood_is_kept_in_part_and_in_bounds(tmp_path: Path) -> None:
     async with nothing_left(), ServerLink(config("flood-stderr-lines"), log_folder=tmp_path) as toolset:
         (trouble,) = [tool for tool in await toolset.tools() if tool.name == "trouble"]

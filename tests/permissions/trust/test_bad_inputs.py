@@ -53,7 +53,7 @@ ROWS: list[tuple[int, tuple[str, ...], dict[str, str | bytes | None], int, str]]
     (1, ("tools", "list", "--config", "no.json"), {}, 3, "no.json: not found; create it or pass another file"),
     (2, ("tools", "list", "--config", "d"), {"d": None}, 3, "d: is a directory; give the JSON file inside it"),
     (2, LIST, {"mcp.json": b" " * 6_000_000}, 3, "mcp.json: larger than 1 MB"),
-    (3, LIST, {"mcp.json": '{"mcpServers": {"a": 1 2}}'}, 3, "mcp.json:1:24: expecting ',' delimiter in: {"),
+    (3, LIST, {"mcp.json": '{"mcpServers": {"a": 1 2}}'}, 3, "mcp.json:1:24: expecting ',' delimiter"),
     (4, LIST, {"mcp.json": '\ufeff{// hi\n"mcpServers": {},}'}, 1, ""),
     (5, LIST, {"mcp.json": "[]"}, 3, 'expected an object with "mcpServers", got a list'),
     (5, LIST, {"mcp.json": '{"mcpServers": []}'}, 3, "mcpServers: expected an object of name -> server, got a list"),

@@ -171,6 +171,16 @@ def test_values_go_in_each_spelling_the_longer_first() -> None:
     assert without_secrets(base64.b64encode(b"secret/with space").decode()).startswith("[redacted]")
 
 
+def test_an_invisible_character_hides_no_secret_and_other_texts_keep_theirs() -> None:
+    hide("Qm4q9Wd7Lm2xTT0uVw", "Qm4\u200bq9Wd7Lm2xTT0uVz")
+    for char in ("\u00ad", "\u200b", "\0", "\x1b", "\x7f", "\u202e", "\U000e0041", "\r"):
+        text = f"soft Qm4q9{char}Wd7Lm2xTT0uVw end"
+        assert without_secrets(text) == "soft [redacted] end", repr(char)
+    assert without_secrets("soft Qm4q9Wd7Lm2xTT0uVz end") == "soft [redacted] end"
+    family = "\U0001f469\u200d\U0001f4bb of Qm4q9\u200dother\r\n"
+    assert without_secrets(family) == family
+
+
 def test_a_value_that_was_cut_is_known_by_its_beginning() -> None:
     hide(RANDOM, "correct-horse-battery")
     assert (

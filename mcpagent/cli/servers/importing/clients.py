@@ -7,6 +7,7 @@ Protocol" in its configuration), Gemini CLI (`settings.json`), goose (`config.ya
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Set
@@ -183,15 +184,27 @@ def _parsed(path: Path) -> Mapping[str, Any]:
                     data = yaml.load(raw, Loader=bounded_loader())  # noqa: S506 - a SafeLoader
                 case _:
                     data = parse_document(str(path), raw, path.parent).data
+        except yaml.MarkedYAMLError as error:
+            raise ConfigError(_no_yaml(path, error)) from None
         except (
             yaml.YAMLError,
             ValueError,
             RecursionError,
         ) as error:  # what toml and UTF-8 raise are ValueErrors
-            raise ConfigError(f"{path}: {safe_line(str(error), 160)}") from None
+            what = str(error).partition("; use sys.")[0]
+            raise ConfigError(f"{path}: {safe_line(what, 160)}") from None
     if isinstance(data, Mapping):
         return data
     return {}
+
+
+def _no_yaml(path: Path, error: yaml.MarkedYAMLError) -> str:
+    """Return `path:line:column: what is wrong`; quoted values are left out, as they may be secrets."""
+    mark, place = error.problem_mark, ""
+    if mark is not None:
+        place = f":{mark.line + 1}:{mark.column + 1}"
+    what = re.sub(r"'(?!<)[^']{2,}'", "'…'", error.problem or "is not YAML")
+    return f"{path}{place}: {safe_line(what, 160)}"
 
 
 def _mapping(data: Any, key: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from mcpagent.journal.sessions.export.transcript import (
     step_figures,
 )
 from mcpagent.utilities.text.safe_text import hides_something, safe_line, safe_text
+from mcpagent.utilities.text.secrets import hide_in_markdown
 from mcpagent.values.messages import (
     Audio,
     Compacted,
@@ -419,6 +420,7 @@ def _rendered(text: str) -> _Html:
     """Headings, lists, tables, code and links to pages; markup and pictures in it are text."""
     reader = _reader()
     tokens = reader.parse(safe_text(text))
+    hide_in_markdown(tokens)
     for token in tokens:
         _harmless(token)
         for inner in token.children or ():

@@ -199,6 +199,27 @@ def test_a_file_that_cannot_be_used_is_named_and_the_others_go_on(
     assert content == "[]" or Path(name).name in said
 
 
+def test_a_mistake_in_a_file_has_its_place_and_no_line_of_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    goose, secret = ".config/goose/config.yaml", "Zk4q9Wd7Lm"
+    for name, content, said in (
+        (goose, f'extensions:\n  e:\n    envs: {{GH_TOKEN: "{secret}", X: *Zk4q9}}\n', ":3:39: an alias (*) is"),
+        (goose, f"a: {{GH_TOKEN: {secret}, b: ]}}\n", ":1:30: expected the node content, but found ']'"),
+        (goose, "a: !Zk4q9Wd7 x\n", ":1:4: could not determine a constructor"),
+        (".codex/config.toml", f'a = {{ API_KEY = "{secret}" oops }}', "line 1, column 30"),
+        (
+            ".cursor/mcp.json",
+            f'{{"mcpServers": {{"c": {{"env": {{"API_KEY": "{secret}" oops}}}}}}}}',
+            ":1:55: expecting",
+        ),
+    ):
+        write(home / name, content)
+        assert run(["mcp", "import", "--yes"]) != 0
+        err = "".join(capsys.readouterr().err.split())
+        assert "".join(said.split()) in err, (name, content)
+        assert "Zk4q9" not in err, (name, content)
+        (home / name).unlink()
+
+
 def test_nothing_to_import_says_where_it_looked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mcp", "import", "--yes"]) == 1
     assert "looked for claude-desktop, claude-code" in capsys.readouterr().err
