@@ -84,7 +84,7 @@ class LimitError(McpAgentError):
 
 
 class OutputProblem(NamedTuple):
-    """One thing in an answer that does not fit: the `path` to it, as `items.0.price`, "" for all of it, and `text`."""
+    """A misfit in an answer: the `path` to it, such as `items.0.price` ("" for the whole answer), and `text`."""
 
     path: str
     text: str

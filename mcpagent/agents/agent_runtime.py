@@ -358,7 +358,10 @@ class AgentRuntime:
 
     @in_own_loop
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """One request to the model outside of every conversation; it counts in `spent` and is in no recording."""
+        """Send a single request to the model, outside of every conversation.
+
+        Its cost counts in `spent`; no recording has it.
+        """
         expect("complete", request, ModelRequest, "a ModelRequest", error=InputError)
         self.require_usable()
         with (
@@ -373,7 +376,7 @@ class AgentRuntime:
 
     @property
     def is_started(self) -> bool:
-        """Whether its servers are connected and it can be asked."""
+        """True if the servers are connected and the agent can be asked."""
         return self._exits is not None
 
     async def __aenter__(self) -> AgentRuntime:
@@ -495,7 +498,10 @@ class AgentRuntime:
             )
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """What it gives, for code that cannot await; the agent's own loop does it meanwhile, in another thread."""
+        """Return the result of the work, for code that cannot await.
+
+        The agent's own loop runs the work in another thread.
+        """
         self._require_started()
         assert self._loop is not None
         return done_elsewhere(

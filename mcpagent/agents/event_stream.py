@@ -28,15 +28,15 @@ _T = TypeVar("_T")
 
 
 class Answering(Protocol):
-    """What answers: a session, as the ways to ask need it."""
+    """The parts of a session that `ask`, `run` and `stream` need."""
 
     def answer_to(self, given: Callable[[], Given]) -> Coroutine[Any, Any, Any]:
-        """What `ask` and `resume` give."""
+        """Return the answer, as `ask` and `resume` return it."""
 
     def result_of(
         self, given: Callable[[], Given]
     ) -> Coroutine[Any, Any, RunResult[Any]]:
-        """What `run` gives."""
+        """Return the whole result, as `run` returns it."""
 
     async def begin_task(
         self, given: Callable[[], Given], listener: Emit
@@ -125,9 +125,9 @@ class EventStream(Generic[Output]):
                 pass
 
     def partial_output(self) -> Any:
-        """What has come so far of the value of the `output_type`, as JSON data: lists and texts as far as they go.
+        """Return the value of the `output_type` as far as it has arrived, as JSON data with unfinished lists and texts.
 
-        None before there is anything of it, and without an `output_type`. It is not checked: the end is what counts.
+        Return None before any of it has arrived, and without an `output_type`. The partial value is not validated.
         """
         if self._spec is not None:
             return self._spec.partial("".join(self._text))
@@ -135,7 +135,7 @@ class EventStream(Generic[Output]):
 
     @property
     def output(self) -> Output:
-        """What the run came to, once `RunFinished` was read: the value of the `output_type`, or the text without one.
+        """The output of the run, once `RunFinished` was read: the value of the `output_type`, or the text without one.
 
         Raises `OutputError` if the answer is not of the type, `LimitError` if a limit left nothing of that type, and
         `AgentStateError` before the end.

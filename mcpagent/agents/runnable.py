@@ -22,7 +22,7 @@ _O = TypeVar("_O")
 
 
 class WaysToAsk(Generic[Deps]):
-    """What an `Agent` and each `Session` have alike. An agent asks in a session of its own."""
+    """Methods that `Agent` and `Session` share. An agent runs each question in a session of its own."""
 
     __slots__ = ()
 
@@ -186,10 +186,10 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, RunResult[Any]]:
-        """As `ask`, or with answers as `resume`, with all that the run came to.
+        """Run like `ask`, or like `resume` if you pass answers, and return the whole result of the run.
 
-        Calls that wait for an answer raise nothing: they are in it; nor does an answer that is not of the
-        `output_type`, until its `output` is asked for.
+        Pending calls raise nothing: the result lists them. An answer that does not match the `output_type` raises only
+        when you read `output`.
         """
         return self._asked.result_of(
             lambda: Given(

@@ -248,7 +248,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @in_own_loop
     async def answer_to(self, given: Callable[[], Given]) -> Any:
-        """What `ask` and `resume` give."""
+        """Return the answer, as `ask` and `resume` return it."""
         asked = await given().with_files()
         await self._left()
         with self._running(asked) as run:
@@ -258,7 +258,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @in_own_loop
     async def result_of(self, given: Callable[[], Given]) -> RunResult[Any]:
-        """What `run` gives."""
+        """Return the whole result, as `run` returns it."""
         asked = await given().with_files()
         await self._left()
         earlier = len(self._conversation)
@@ -543,14 +543,14 @@ class SessionRuntime(WaysToAsk[Deps]):
         )
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
-        """Those of the agent, if its model has a provider that could run any."""
+        """Return the agent's provider tools if the provider of its model can run any."""
         if runs_provider_tools(self._owner.model):
             return self._owner.definition.provider_tools
         return ()
 
     @staticmethod
     def _is_wanted(run: AgentRun) -> bool:
-        """Whether the run's answer is still to come, also after a limit ended it."""
+        """True if the answer of the run is still to come, also after a limit ended the run."""
         return (
             not run.tally.is_over
             or bool(run.tally.pending)
@@ -583,7 +583,10 @@ class SessionRuntime(WaysToAsk[Deps]):
         return typed_answer(finished, spec)
 
     def _wanted(self, run: AgentRun, asked: Given) -> OutputSpec | None:
-        """What the answer is to be, once it is known that the answers to calls can be used. Raises `InputError`."""
+        """Check the answers to calls and return the specification of the output.
+
+        Raises `InputError` for unusable answers.
+        """
         self._check_answers(run)
         self._output = asked.spec or self._output
         return self._output
@@ -648,7 +651,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def _is_ending(self) -> bool:
-        """Whether a run that was left has not come to its end; without its loop it never will."""
+        """True if an abandoned run has not ended yet. Without its loop it never will, so it counts as ended."""
         task = self._leaving
         return task is not None and not task.done() and not task.get_loop().is_closed()
 
@@ -665,18 +668,20 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def sent_messages(self) -> tuple[Message, ...]:
-        """What of it the next request holds, before its prompt: all, or since it was compacted what is left, behind one
-        message that has the summary."""
+        """The messages that the next request contains, before its prompt.
+
+        All messages; after a compaction, a message with the summary and then the messages that remain.
+        """
         return tuple(sent_now(self._conversation).sent)
 
     @property
     def left_out(self) -> LeftOut:
-        """What of `messages` the next request does not hold."""
+        """The messages and results that the next request leaves out."""
         return not_sent(sent_now(self._conversation).messages)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What the answers in it took, in order; of those only that were made here, or kept."""
+        """The tokens, cost and time of each answer, in order; only of answers that were made or stored here."""
         return tuple(self._conversation.steps)
 
     @property
@@ -687,7 +692,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def spent(self) -> Spent:
-        """What the runs of this session took."""
+        """The tokens, cost, calls and time of all runs of this session."""
         if self._unfinished is not None:
             return self._spent + self._unfinished.spent
         return self._spent
@@ -722,9 +727,9 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a question has no answer yet, for an error or since a process ended: `resume()` goes on with it.
+        """True if a question has no answer yet, after an error or the end of a process: `resume()` continues it.
 
-        Not while calls wait for an answer (`pending`), nor while a run is under way.
+        False while calls wait for an answer (`pending`), and while a run is in progress.
         """
         return (
             not self.is_answering
@@ -739,12 +744,12 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def is_kept(self) -> bool:
-        """Whether what is said here is written into the agent's store."""
+        """True if the session writes its messages into the agent's store."""
         return self._keeper is not None and not self._keeper.is_released
 
     @property
     def is_answering(self) -> bool:
-        """Whether a run is under way, or still ending after its stream was left."""
+        """True while a run is in progress, or still ending after its stream was abandoned."""
         return self._run is not None or self._is_ending
 
     @property
@@ -755,7 +760,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """What the model is offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
+        """The tools offered to the model beyond the virtual tools: pinned ones by name, then others as discovered."""
         tools = self.tools
         return {
             tool.name: tool.definition
@@ -871,7 +876,10 @@ class SessionRuntime(WaysToAsk[Deps]):
             self._wants_instructions = begun.beginning.wants_instructions
 
     def _know_anew(self, begun: Standing) -> None:
-        """As at the beginning of this session, where there is more by now: servers connect, `dynamic` asks each run."""
+        """Restore the catalog of the session's beginning.
+
+        More tools may exist by now, because servers have connected, or because a `dynamic` toolset asks in each run.
+        """
         tools, listing = self._tools, self._owner.catalogs.listing_of(self._listed)
         if (
             listing is self._looked_at
@@ -993,7 +1001,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return system_prompt(own, self._section)
 
     def _catalog(self, has_begun: bool) -> Catalog:
-        """That of what the toolsets give this session; one that has begun goes on with the names that it has."""
+        """Return the catalog of the listed tools; a session that has begun keeps the tool names that it has."""
         self._held = self._owner.catalogs.of(
             self._listed, self._held, goes_on=has_begun
         )
@@ -1179,14 +1187,16 @@ class SessionRuntime(WaysToAsk[Deps]):
         return True
 
     def give_back(self) -> None:
-        """As closing the agent does: other processes can have the session, and this value of it has ended."""
+        """Release the session as closing the agent does. Other processes can open it; this object has ended."""
         self._is_given_back = self._is_given_back or self._keeper is not None
         self.stop_keeping()
 
     @in_own_loop
     async def search(self, query: str, limit: int | None = None) -> SearchResult:
-        """What `search_tools` finds for the query: the model's own ranking, without a model; `limit` as there is in
-        `Agent.search`."""
+        """Return the tools that `search_tools` finds for the query, by the model's own ranking but without a model.
+
+        `limit` is that of `Agent.search`. Raises `InputError` for arguments of other types.
+        """
         expect("search", query, str, "a query as text", error=InputError)
         if limit is not None:
             expect("limit", limit, int, "a number of tools", error=InputError)
@@ -1227,7 +1237,7 @@ def _last_asked(messages: Sequence[Message]) -> str:
 
 
 def _is_unfinished(conversation: Conversation) -> bool:
-    """Whether the model has the last word to say."""
+    """True if the model still has to answer the last message, or calls of its last message have no result."""
     last = conversation.messages[-1:]
     return bool(last) and (last[0].role != "assistant" or bool(conversation.open_calls))
 

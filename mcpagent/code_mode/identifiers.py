@@ -112,14 +112,14 @@ def _free(name: str, reserved: frozenset[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlace:
-    """Where a program imports a tool from: `from tools.<module> import <function>`."""
+    """The import path of a tool in programs: `from tools.<module> import <function>`."""
 
     module: str
     function: str
 
     @property
     def path(self) -> str:
-        """As `github.list_issues`."""
+        """The dotted path, such as `github.list_issues`."""
         return f"{self.module}.{self.function}"
 
 

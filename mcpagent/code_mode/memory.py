@@ -67,7 +67,7 @@ class Underway:
 
 @dataclass(frozen=True, slots=True)
 class EndedProgram:
-    """What the last program came to, by the call that ran it: its variables are kept before its result is."""
+    """The result of the last program and the call that ran it: its variables are stored before its result is."""
 
     call_id: str
     place: int
@@ -109,7 +109,10 @@ def _no_parts() -> dict[str, _Part]:
 
 @dataclass(slots=True)
 class Memory:
-    """Of one conversation. `state` are the variables as the sandbox dumps them, `context` what ran."""
+    """The program memory of a conversation.
+
+    `state` holds the variables as the sandbox dumps them, `context` the code that ran.
+    """
 
     state: bytes = b""
     context: tuple[str, ...] = ()
@@ -143,7 +146,7 @@ class Memory:
         self.context = tuple(context)
 
     def is_long(self, source: str) -> bool:
-        """Whether to remember this takes long."""
+        """True if remembering this source takes long."""
         return len(source) + sum(map(len, self.context)) > MAX_CONTEXT
 
     def imports(self, functions: Mapping[ToolKey, ImportPlace]) -> None:
@@ -215,12 +218,15 @@ class Memory:
 
     @property
     def is_large(self) -> bool:
-        """Whether `to_json` takes long, where something is different."""
+        """True if `to_json` takes long when something has changed."""
         states = [one.state for one in self.earlier[-2:]] or [self.state]
         return sum(map(len, states)) > _LARGE
 
     def to_json(self, session: str) -> Mapping[str, Any]:
-        """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
+        """Return the memory as JSON data for a store; the same object while nothing has changed.
+
+        Return an empty mapping if nothing can be stored.
+        """
         key = _signing_key(self.store_key)
         if key is None or (
             not self.state and not self.context and self.underway is None
@@ -270,7 +276,7 @@ class Memory:
         stands_on: tuple[object, ...],
         written: Callable[[], Mapping[str, Any] | None],
     ) -> Mapping[str, Any] | None:
-        """One part, signed; the same value as long as it stands on the same ones."""
+        """Return a signed part; the same object while all the values that it depends on are the same objects."""
         known, signed = self._parts.get(name, ((), None))
         now = (*stands_on, session, key)
         if len(known) != len(now) or any(
@@ -339,8 +345,10 @@ class Memory:
         return None
 
     def _has_secret(self, data: bytes, *texts: str) -> bool:
-        """Whether there is one in these texts, or in what the interpreter dumped, which has texts as they are, each
-        behind its length."""
+        """True if one of the texts or the interpreter's dump contains a secret.
+
+        The dump holds each text verbatim, after its length.
+        """
         if any(without_secrets(text) != text for text in texts):
             return True
         for start in range(0, len(data), _PIECE):
@@ -359,8 +367,11 @@ class Memory:
     def from_json(
         cls, data: Mapping[str, Any], session: str, store_key: StoreKey = no_store_key
     ) -> Memory:
-        """What `to_json` gave of this very session. What is not ours is not used, nor what a store took secrets out of;
-        if these are the variables, it is told with the next program."""
+        """Restore the memory from the data that `to_json` returned for this very session.
+
+        Ignore data that this program did not sign, and data that a store redacted. If the variables are lost that way,
+        the next program's result states it.
+        """
         if not data:
             return cls(store_key=store_key)
         key = _signing_key(store_key)
@@ -454,7 +465,7 @@ def _signed(
 def _read_signed(
     key: bytes | None, session: str, name: str, data: object
 ) -> dict[str, Any] | None:
-    """What was signed for this session, under this name; None for anything else."""
+    """Return the data that was signed for this session under this name; None for anything else."""
     text = data.get("held") if isinstance(data, dict) else None
     if key is None or not isinstance(data, dict) or not isinstance(text, str):
         return None

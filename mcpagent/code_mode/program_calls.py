@@ -71,8 +71,11 @@ _MAX_SHOWN = 300
 
 @dataclass(slots=True)
 class Job:
-    """One program, while it runs. `changes` are what its calls bring for the conversation; `blocks`, what no value of a
-    program can hold, are kept beside it."""
+    """The state of a program while it runs.
+
+    `changes` are the changes of the offered tools that its calls cause. `blocks` are binary contents, which no value of
+    a program can hold; they are stored outside of it.
+    """
 
     session: SessionTools
     memory: Memory
@@ -102,11 +105,11 @@ class Job:
 
     @property
     def is_kept(self) -> bool:
-        """Whether its session is written down."""
+        """True if a store journals its session."""
         return self.run.keep is not nothing_to_keep
 
     def functions(self) -> dict[str, dict[str, Function]]:
-        """What it may import: asked for anew at each call, since servers come and go."""
+        """Return the functions that the program may import, read again at each call since servers join and leave."""
         return functions_of(self.session, self.memory.places, importable(self.session))
 
     def function(self, path: str) -> Function | None:
@@ -205,7 +208,10 @@ async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ..
 async def _some_answers(
     running: dict[int, asyncio.Task[_Answer]], pending: dict[int, PendingCall]
 ) -> dict[int, dict[str, Any]]:
-    """What the next of these came to; nothing if all that are left wait, which then are among the pending."""
+    """Wait for the next results of running calls and return them by ID.
+
+    A call that must wait for an answer moves to `pending`. If all remaining calls do, the result is empty.
+    """
     answers: dict[int, dict[str, Any]] = {}
     while running and not answers:
         done, _ = await asyncio.wait(
@@ -318,7 +324,7 @@ def _key_of(job: Job, asked: AskedCall, function: Function | None) -> ToolKey | 
 async def _given(
     job: Job, call_id: str, tool: Tool, output: ToolOutput, sent: CallProgress
 ) -> dict[str, Any]:
-    """What a tool gave, for the program, and for the process that may have to go on with it."""
+    """Return the result of a tool for the program, and journal it for a process that may have to resume the program."""
     job.changes += output.changes
     text = ""
     try:

@@ -55,8 +55,10 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ImportedName:
-    """One name that a program takes from `tools`: `import tools.github as gh` has no `name`, `from tools import github`
-    has the module's."""
+    """A name that a program imports from `tools`.
+
+    `import tools.github as gh` has no `name`. In `from tools import github`, `name` is that of the module.
+    """
 
     module: str
     name: str
@@ -73,17 +75,20 @@ class Program:
 
     @property
     def lines(self) -> list[str]:
-        """As Python counts them; `str.splitlines` knows other ends, which may stand in a text."""
+        """The lines as Python counts them.
+
+        `str.splitlines` also splits at characters that a string literal may contain.
+        """
         return self.source.split("\n")
 
     @property
     def takes_all(self) -> bool:
-        """Whether it imports `tools` alone, and with that all of its modules."""
+        """True if the program imports `tools` itself, and thereby all of its modules."""
         return ImportedName("", "") in self.imports
 
     @property
     def has_value(self) -> bool:
-        """Whether it ends with an expression."""
+        """True if the program ends with an expression."""
         return bool(self.tree.body) and isinstance(self.tree.body[-1], ast.Expr)
 
     def before(self, number: int) -> str:
@@ -319,7 +324,7 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _offsets(source: str) -> list[int]:
-    """Where each line begins, in bytes; and where one behind the last would."""
+    """Return the byte offset of each line, and the offset of a line after the last."""
     return [0, *accumulate(len(line) + 1 for line in source.encode().split(b"\n"))]
 
 
@@ -338,7 +343,7 @@ def _replaced(source: str, edits: list[tuple[int, int, str]]) -> str:
 
 
 def _imported(node: ast.AST) -> Iterator[ImportedName]:
-    """What a statement takes from `tools`."""
+    """Yield the names that a statement imports from `tools`."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.name == TOOLS or alias.name.startswith(f"{TOOLS}."):
@@ -354,7 +359,7 @@ def _imported(node: ast.AST) -> Iterator[ImportedName]:
 def _assignments(
     node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """What binds the same names to values that the sandbox has, on as many lines."""
+    """Return assignments that bind the imported names to values of the sandbox, on as many lines as the import."""
     others: list[str] = []
     bound: dict[str, str] = {}
     for alias in node.names:
@@ -396,7 +401,7 @@ def _module(members: Mapping[str, str]) -> str:
 
 
 def submodule_imports(modules: Iterable[str]) -> str:
-    """What tells a type checker that `tools` alone has these."""
+    """Return imports from which a type checker knows that `tools` alone has these modules."""
     return "".join(f"import {TOOLS}.{module}\n" for module in modules)
 
 
@@ -411,8 +416,10 @@ def submodules_in(source: str) -> list[str]:
 
 
 def declared_anew(program: Program) -> str:
-    """What lets a type checker take the variables of a program for other ones than those that earlier programs had of
-    the same names; what the program declares itself stays so."""
+    """Return declarations that separate a program's variables from variables of the same names in earlier programs.
+
+    They are for the type checker. Variables that the program itself annotates keep their annotation.
+    """
     annotated = (
         node.target
         for node in ast.walk(program.tree)
@@ -428,7 +435,7 @@ def declared_anew(program: Program) -> str:
 
 
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:
-    """What the type checker reads: what ran before, then the program; and the lines before it."""
+    """Return the source for the type checker, earlier code and then the program, and the number of lines before it."""
     before = _CONTEXT + "".join(
         part if part.endswith("\n") else f"{part}\n" for part in context
     )

@@ -115,7 +115,7 @@ Step = Waiting | Ended | Failed
 
 
 class Sandbox:
-    """One worker process, for one program. Use as `async with`; each method is done in the sandbox's own thread."""
+    """A worker process for one program. Use it as `async with`; each method runs in the sandbox's own thread."""
 
     def __init__(self, options: CodeMode, *, takes_snapshots: bool = False) -> None:
         require_installed()
@@ -154,13 +154,13 @@ class Sandbox:
 
     @property
     def printed(self) -> str:
-        """What the program has printed so far."""
+        """The text that the program has printed so far."""
         return self._printed.output if self._printed is not None else ""
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
     async def check(self, source: str, stubs: Mapping[str, str]) -> list[Problem]:
-        """What a type checker says of the source, against the stub of each module of `tools`; nothing is run."""
+        """Return the type checker's problems of the source, given the stub of each module of `tools`. Nothing runs."""
         return await self._do(lambda: self._check(source, stubs))
 
     def _check(self, source: str, stubs: Mapping[str, str]) -> list[Problem]:
@@ -299,7 +299,7 @@ class Sandbox:
         await self._do(load)
 
     async def value_of(self, expression: str) -> Any:
-        """What an expression of ours gives, as JSON data; None if it fails."""
+        """Evaluate an expression of the runtime and return it as JSON data; None if it fails."""
 
         def fed() -> Any:
             import pydantic_monty as monty
@@ -364,7 +364,11 @@ class Sandbox:
             return Failed(type(error).__name__, str(error), is_lost=True)
 
     def _file(self) -> str:
-        """What frames call the program: all that is fed is numbered, our own prelude and earlier programs too."""
+        """Return the file name of the program in tracebacks.
+
+        The interpreter numbers every piece of source that is fed, the runtime's own prelude and earlier programs
+        included.
+        """
         import pydantic_monty as monty
 
         assert self._session is not None
@@ -400,7 +404,7 @@ class Sandbox:
         return Ended(unawaited)
 
     def _answered(self, snapshot: Any) -> Any:
-        """What the program asked for, as far as that is known at once."""
+        """Answer the program's request as far as the answer is known at once."""
         name = str(snapshot.function_name)
         if snapshot.is_os_function:
             if name in ("import", "import_stubs"):

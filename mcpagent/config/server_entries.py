@@ -379,7 +379,7 @@ class _Reader:
         return name
 
     def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str | Secret]:
-        """How to sign in, and an `Authorization` header for what is written as a token itself."""
+        """Return the sign-in settings, and an `Authorization` header if the entry contains a token itself."""
         value = self.value("sign_in", default=True)
         if isinstance(value, bool):  # others write true for a person's sign-in
             return SignInConfig(), ""

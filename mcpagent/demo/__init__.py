@@ -13,7 +13,7 @@ from typing import Any
 
 
 class DemoToolError(ValueError):
-    """One line for the model: what is wrong with which argument, and what would be right."""
+    """An error line for the model: the problem, the argument, and a valid value."""
 
 
 def module_server(module: str, about: str, *arguments: str) -> dict[str, Any]:

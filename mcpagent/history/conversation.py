@@ -43,7 +43,7 @@ from mcpagent.values.messages import (
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a history says about tools, by the names that they were offered under in it.
+    """The tools that a history mentions, by the names under which they were offered in it.
 
     `keys` tells which tool each name means: another server's tool of that name is not meant. `discovered` is in order
     of discovery; `shown` were described to the model with their call signature; `removed` were withdrawn and not added
@@ -60,7 +60,7 @@ class Discovery:
 def fold_discovery(
     messages: Iterable[Message], start: Discovery | None = None
 ) -> Discovery:
-    """What the whole history says about tools."""
+    """Return the tools that the whole history mentions."""
     return _folded(
         (part for message in messages for part in message.parts), start or Discovery()
     )
@@ -135,7 +135,7 @@ class CallProgress:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody can tell if it has run, and it must not run twice."""
+        """True if it is unknown whether the call has run, and it must not run twice."""
         return not self.parts and not self.is_repeatable
 
 
@@ -157,7 +157,7 @@ def closed(messages: Sequence[Message], why: str = CANCELLED) -> list[Message]:
 
 
 def in_order(messages: Sequence[Message]) -> list[Message]:
-    """As `closed`, but for the calls of the last answer: these stay open until they are answered or closed."""
+    """Return the messages like `closed`, but leave calls of the last answer open until they are answered or closed."""
     fixed: list[Message] = []
     for message in messages:
         calls = _open_calls(fixed)
@@ -232,7 +232,7 @@ def not_run(call: ToolCall, why: str) -> ToolResult:
 
 
 def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
-    """What to tell a model whose tools changed."""
+    """Return the text that reports changed tools to the model."""
     parts = [
         f"{what}: {', '.join(names)}"
         for what, names in (("gone", gone), ("changed", changed))
@@ -278,7 +278,7 @@ class Messages(Sequence[Message]):
 
 
 class Conversation:
-    """One history. `system` is its system prompt, fixed when it starts since changing it would lose the cache.
+    """A history. `system` is its system prompt, fixed when it starts since a change would lose the provider's cache.
 
     `note` makes a change visible to the calls of a batch that is still running; appending the batch's message makes
     it history. Calls of the last message that have no result stay open for `Session.resume`, until the next prompt.
@@ -365,7 +365,7 @@ class Conversation:
 
     @property
     def sent(self) -> Sequence[Message]:
-        """What a model is sent of it: all, or what the last `Compacted` says."""
+        """The messages that a model receives: all, or those that the last `Compacted` leaves."""
         place = self._compacted_before(len(self._messages))
         if place is None:
             return self.messages
@@ -388,7 +388,7 @@ class Conversation:
 
     @property
     def compacted(self) -> Compacted | None:
-        """What was said last of what is not sent any more, also what waits for its place; None if all is sent."""
+        """The last compaction, also one that waits for its place in the history; None if all messages are sent."""
         waiting = next(
             (part for part in reversed(self._announced) if isinstance(part, Compacted)),
             None,
@@ -407,7 +407,7 @@ class Conversation:
 
     @property
     def is_just_compacted(self) -> bool:
-        """Whether nothing was said since, but for a prompt that nobody has answered."""
+        """True if no message has been added since the last compaction, except an unanswered prompt."""
         last = len(self._messages) - 1 - self._unanswered_prompt
         return (
             any(isinstance(part, Compacted) for part in self._announced)
@@ -421,7 +421,7 @@ class Conversation:
         return None
 
     def _front(self, place: int) -> tuple[tuple[Message, ...], int]:
-        """What is sent of the messages up to this one, and its estimated tokens."""
+        """Return the messages that are sent for those up to this one, and their estimated tokens."""
         if (known := self._fronts.get(place)) is None:
             part = compacted_in(self._messages[place])
             assert part is not None
@@ -441,7 +441,7 @@ class Conversation:
 
     @property
     def steps(self) -> Sequence[Step]:
-        """What the answers in it took, in order; of those only that were made here, or kept."""
+        """The tokens, cost and time of each answer, in order; only of answers that were made or stored here."""
         return self._steps
 
     def note_step(self, step: Step) -> None:
@@ -469,12 +469,12 @@ class Conversation:
 
     @property
     def has_unanswered_prompt(self) -> bool:
-        """Whether the last message is a prompt that nobody has answered."""
+        """True if the last message is a prompt without an answer."""
         return self._unanswered_prompt
 
     @property
     def progress(self) -> Mapping[str, CallProgress]:
-        """What is known of the open calls that were sent, by id."""
+        """The journaled progress of the open calls that were sent, by ID."""
         return self._progress
 
     def note_progress(self, call_id: str, progress: CallProgress) -> None:
@@ -530,7 +530,7 @@ class Conversation:
 
     @property
     def place(self) -> int:
-        """How many messages there are up to the last that is no results: where the open calls stand."""
+        """The number of messages up to the last one that is no result: the position of the open calls."""
         behind = 0
         while (
             behind < len(self._messages) and self._messages[-1 - behind].role == "tool"
@@ -552,7 +552,7 @@ class Conversation:
 
     @property
     def discovery(self) -> Discovery:
-        """What the history says about tools, with the running batch and what waits to be announced."""
+        """The tools that the history mentions, with the running batch and changes that still wait to be announced."""
         if not self._noted and not self._announced:
             return self._folded
         return _folded((*self._noted, *self._announced), self._folded)
@@ -698,12 +698,12 @@ def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -
 
 
 def is_cut(call: ToolCall) -> bool:
-    """Whether its arguments were written down without a secret that they had."""
+    """True if a secret was redacted from the stored arguments of the call."""
     return REDACTED in json.dumps(call.arguments)
 
 
 def _tells(message: Message) -> bool:
-    """Whether it says something about tools."""
+    """True if the message reports tools or a compaction."""
     for part in message.parts:
         if isinstance(part, ToolsShown | ToolsChanged | Compacted):
             return True

@@ -138,7 +138,7 @@ class ApiFormat(ABC):
         return not ran_unpriced(message)
 
     def price_of(self, usage: Usage) -> float | None:
-        """What so many tokens cost (US dollars), by the table of prices; None if that is not known."""
+        """Return the price of the tokens in US dollars, by the table of prices; None if it is unknown."""
         return dollars_for(usage, self.provider, self.model_name, self.target.base_url)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:

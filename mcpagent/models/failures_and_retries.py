@@ -101,7 +101,10 @@ _LONGEST_DELAY_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who is asked, as errors name it. `key_variable` is where its key is set, "" if none is needed."""
+    """The model that is asked, as errors name it.
+
+    `key_variable` is the variable with its key, "" if it needs no key.
+    """
 
     provider: str
     model: str

@@ -393,7 +393,7 @@ class HttpModel(ApiFormat):
         return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
 
     def tool_limits(self) -> ToolLimits:
-        """How many tools fit: as `capabilities` say, else as its server reported, else as is known of its address."""
+        """Return the number of tools that fit: that of `capabilities`, else the server's own, else by its address."""
         given, known = self.capabilities.limits, self.endpoint.limits
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(
@@ -441,7 +441,7 @@ class HttpModel(ApiFormat):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether another server than the provider's own is asked."""
+        """True if requests go to another server than the provider's own."""
         return self.target.base_url.rstrip("/") != self.usual_url
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
@@ -580,8 +580,10 @@ class HttpModel(ApiFormat):
         return self.learn(failure, **{f"output:{refused}": "refused"})
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
-        """Whether the failure names something of the request that it can be sent without, which is left out from now
-        on: what is asked for beside the answer, reasoning of the history, or what a setting wrote."""
+        """True if the failure names a part of the request that can be left out, which later requests then omit.
+
+        Such a part is an extra requested beside the answer, reasoning of the history, or the field of a setting.
+        """
         body = self.request_body(request)
         if named := refused_option(failure, body):
             return self.learn(failure, **{f"field:{named}": ""})
@@ -605,7 +607,10 @@ class HttpModel(ApiFormat):
         )
 
     def server(self) -> Learned:
-        """What was learned of the model at its address, maybe by an earlier process; forgotten after a day."""
+        """Return the learned facts about the model at its address.
+
+        They may stem from an earlier process; they expire after a day.
+        """
         if self._learned is None:
             loaded = None
             if self._cache is not None:
@@ -848,12 +853,12 @@ class OpenAIModel(HttpModel):
 
     @property
     def at_openai(self) -> bool:
-        """Whether OpenAI itself is asked."""
+        """True if requests go to OpenAI itself."""
         return is_openai(self.target.base_url)
 
     @property
     def speaks_as_openai(self) -> bool:
-        """Whether OpenAI, at any of its addresses, or Azure is asked."""
+        """True if requests go to OpenAI, at any of its addresses, or to Azure."""
         return self.endpoint.server.dialect == "openai"
 
     def most_output(self, failure: Failure) -> int | None:

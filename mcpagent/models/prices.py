@@ -87,7 +87,7 @@ def known_search_cost(
     rewrites: bool,
     window_tokens: int | None,
 ) -> float:
-    """What a search and the requests around it cost, as the number of cached input tokens that cost the same.
+    """Return the cost of a search and the requests around it, as the number of cached input tokens of the same cost.
 
     For that cost, this many tokens of definitions can be offered instead. At most half of the model's window counts,
     because the conversation needs room. `rewrites`: a found tool changes the beginning of the request, which costs the

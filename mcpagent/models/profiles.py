@@ -272,7 +272,7 @@ _UNSTRUCTURED = re.compile(
 
 
 def is_structured(to: Origin) -> bool | None:
-    """Whether the model keeps to a JSON Schema of its answer that a request names; None if nothing is known of it."""
+    """True if the model obeys a JSON Schema of its answer in the request; None if that is unknown."""
     model = identity_of(to.model)
     if model.maker == "anthropic":
         return model.version >= _FIRST_STRUCTURED
@@ -542,7 +542,7 @@ def _at(host: str, servers: tuple[tuple[str, Server], ...]) -> Server | None:
 
 
 def is_at_openai(to: Origin) -> bool:
-    """Whether OpenAI itself is asked, at any of its addresses."""
+    """True if requests go to OpenAI itself, at any of its addresses."""
     host = host_at(to)
     return host == "api.openai.com" or host.endswith(".api.openai.com")
 

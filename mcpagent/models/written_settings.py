@@ -343,7 +343,7 @@ def _note_switch(thinking: str | int | None, made: WrittenSettings) -> None:
 def _think_as_mistral(
     thinking: str | int | None, profile: Profile, made: WrittenSettings
 ) -> None:
-    """As Mistral's docs on reasoning have it: an effort "high" or "none", or a prompt of its own for Magistral."""
+    """Write thinking as in Mistral's docs on reasoning: an effort "high" or "none", or a prompt mode for Magistral."""
     if profile.thinking == "effort" and profile.efforts:
         _take_effort("reasoning_effort", thinking, profile, made)
     elif profile.thinking == "adaptive" and thinking == "off":

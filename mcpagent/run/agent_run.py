@@ -76,14 +76,15 @@ else:
 
 @dataclass(frozen=True)
 class RunResult(Generic[Output]):
-    """What one run came to. `messages` are those it added to the conversation, in order.
+    """The result of a run. `messages` are the messages that the run added to the conversation, in order.
 
-    Before the prompt's own may stand results of earlier calls that it closed, and what there was to say of new tools.
+    Before the prompt, they may contain results of earlier calls that the prompt closed, and announcements of new tools.
 
-    `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
-    `usage`, what it cost, and what tool definitions took of it. `citations` are the sources that the answer names.
-    `problems` say where the answer is not what `output_type` says. `limit` is the one that ended it, if one did: the
-    answer is what there was by then, "" if there was nothing; with "calls_pending" the one that was reached beside.
+    `stop` is the reason for the end; with "calls_pending", `pending` are the calls that wait for an answer. `spent`
+    holds `usage`, the cost, and the share of tool definitions in it. `citations` are the sources that the answer names.
+    `problems` are the misfits between the answer and the `output_type`. `limit` is the limit that ended the run, if one
+    did: the answer is then the text so far, "" if there was none; with "calls_pending" it is the limit that was reached
+    as well.
     """
 
     answer: str
@@ -106,7 +107,7 @@ class RunResult(Generic[Output]):
 
     @property
     def has_type(self) -> bool:
-        """Whether an `output_type` was given."""
+        """True if the caller passed an `output_type`."""
         return self._output is not None
 
     @property
@@ -120,13 +121,13 @@ class RunResult(Generic[Output]):
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has used so far, with agents that it called; right also when it is cut short. `turns` are its own.
+    """The use of a run so far, with agents that it called; correct also when the run is cut short. `turns` are its own.
 
-    `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
-    to an end of its own, with an answer or with calls that wait (`pending`); `finished` is that end. `earlier` is what
-    was taken for the same question by a process that ended, which counts for the limits. `clock` has the seconds.
-    `reached` is the limit that ends it. `repeats` follows its calls; `missing` are the parts
-    of the question that the model was last told are missing. `trace` names its trace for a later run.
+    `waited_seconds`: the wait for connecting servers, including the waits of agents that it called. `is_over`: the run
+    has ended by itself, with an answer or with pending calls (`pending`); `finished` is that end. `earlier` is the use
+    of a process that ended while it worked on the same question, which counts for the limits. `clock` has the seconds.
+    `reached` is the limit that ends the run. `repeats` follows its calls; `missing` are the parts of the question that
+    the model was last told are missing. `trace` names its trace for a later run.
     """
 
     spent: Spent = field(default_factory=Spent)
@@ -180,7 +181,7 @@ class NoModel:
 
 
 class Middleware:
-    """One item of the pipeline: context managers around the parts of a run. This one adds nothing.
+    """A middleware of the pipeline: context managers around the parts of a run. This base class adds nothing.
 
     Each is entered before the part and left after it, in the order of the list. A middleware that calls `settle` of a
     step or call keeps the ones behind it, and the part itself, from being entered. Those before it are left as usual.
@@ -510,7 +511,7 @@ class AgentRun:
 
     @contextmanager
     def asking_a_person(self) -> Iterator[None]:
-        """What they take is in no limit of seconds, here and in the runs that this one is part of."""
+        """Stop the clocks while a person is asked, in this run and in the runs that it is part of."""
         with ExitStack() as clocks:
             for run in self.lineage:
                 clocks.enter_context(run.tally.clock.standing())
@@ -542,7 +543,7 @@ def run_context() -> RunContext[Any]:
 
 @contextmanager
 def outside_of_runs() -> Iterator[None]:
-    """What is called in here belongs to no run."""
+    """Make calls in this context belong to no run."""
     token = _CURRENT.set(None)
     try:
         yield

@@ -36,8 +36,11 @@ _PROSE_WORDS = 8
 
 
 def looks_like_pattern(query: str) -> bool:
-    """Whether it reads as a regular expression, not as prose with a question mark or a remark in brackets, nor as a
-    sum: `2+2` would match any tool with two 2s. A pattern is one line."""
+    """True if the query reads as a regular expression. A pattern is one line.
+
+    Prose with a question mark or a remark in brackets is no pattern, nor is a sum: `2+2` would match any tool with two
+    2s.
+    """
     start = query.strip()[:_LONGEST]
     if (
         "\n" in start

@@ -51,7 +51,7 @@ _ENDS_AS_DATA = re.compile(r"[,;{}\[\]()<>=]$")
 
 
 class RequestForm(NamedTuple):
-    """What speaks for and against a part of a prompt being its request; also the weights of that."""
+    """The features of a part of a prompt that tell if it is the request; also the weights of these features."""
 
     length: float
     """Logarithm of its words, and one."""

@@ -118,7 +118,7 @@ class Assessed(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """What the chance of a tool is made of, as weights of a logistic regression."""
+    """The features of a tool's chance, as weights of a logistic regression."""
 
     intercept: float
     strength: float

@@ -338,7 +338,7 @@ class Catalog:
         return self._total[1]
 
     def categories(self) -> Mapping[str, int]:
-        """How many tools each server or custom category has."""
+        """Return the number of tools of each server or custom category."""
         if self._twin is not None:
             return self._twin.categories()
         known = self.naming.known

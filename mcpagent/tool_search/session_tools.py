@@ -469,7 +469,7 @@ class SessionTools:
         *,
         is_prompt: bool = False,
     ) -> SearchResult:
-        """What the catalogue's index finds, by the names that this conversation has; see `ToolIndex.find`."""
+        """Search the catalogue's index and return matches by the names of this conversation; see `ToolIndex.find`."""
         result = await self.catalog.index.find(
             query, limit, server=server, is_prompt=is_prompt
         )

@@ -118,7 +118,7 @@ class Composed:
 
     @property
     def known(self) -> Known:
-        """How much of what it will ever have is listed now."""
+        """The part of the final tool list that is known now."""
         if self._is_pure:
             return self._known_of_sources
         return min(self._known_of_sources, Known.NOW)
@@ -189,7 +189,7 @@ def _of_server(server: ServerConfig) -> Composed:
 
 
 def known_of(toolset: Toolset) -> Known:
-    """How much of what it will ever have is listed now; of a class that does not say, not all."""
+    """Return how much of its final tool list a toolset knows now; `Known.NOW` for a class that does not declare it."""
     known = getattr(toolset, "known", Known.NOW)
     if isinstance(known, Known):
         return known
@@ -197,7 +197,7 @@ def known_of(toolset: Toolset) -> Known:
 
 
 def expects_deferred(toolset: Toolset) -> bool:
-    """Whether tools may be listed later on that are hidden until they are found: search has to be there for them."""
+    """True if the toolset may later list tools that stay hidden until they are found: these need the search."""
     return _defers(toolset) and known_of(toolset) is not Known.ALL
 
 
@@ -500,14 +500,14 @@ class DynamicToolset(Toolset):
 
     @property
     def known(self) -> Known:
-        """What its factory gave for this run, if that is a source."""
+        """`Known.NOW` if the factory returned a source for this run, else `Known.NOTHING`."""
         run = current_run()
         if run is not None and self._made.get(run.context.run_id) is not None:
             return Known.NOW
         return Known.NOTHING
 
     async def tools(self) -> list[Tool]:
-        """What the factory gave for the run that is current. Raises `ConfigError` with what the factory raised."""
+        """Return the tools of the factory for the current run. Raises `ConfigError` with the error of the factory."""
         context = run_context()
         if not context.run_id:
             return []
@@ -537,7 +537,7 @@ class DynamicToolset(Toolset):
         return toolset
 
     def _of_list(self, source: Sequence[FunctionLike | Tool]) -> Toolset:
-        """That of the very same functions and tools if it was made lately, for whomever."""
+        """Return the recent toolset of the very same functions and tools, made for any caller; else a new one."""
         for given, toolset in self._lists:
             if len(given) == len(source) and all(map(is_, given, source)):
                 return toolset

@@ -192,7 +192,7 @@ _OF_TYPE: Mapping[str, type[Image | Audio]] = {"image": Image, "audio": Audio}
 
 
 def _plain_holder(value: Any, images: list[_Shown]) -> Any:
-    """What holds other values, each of them plain; of all else what pydantic makes: dates, decimals, its own models."""
+    """Return a container of plain values; pydantic converts all other values: dates, decimals, its own models."""
     if isinstance(value, Mapping):
         return {_key(key): _plain(item, images) for key, item in value.items()}
     if isinstance(value, tuple) and (names := getattr(value, "_fields", None)):

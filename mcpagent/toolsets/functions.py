@@ -115,7 +115,7 @@ def function_tool(
 
 
 def _underlying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What has the name, the types and the words: of a `partial` its function."""
+    """Return the function that has the name, the types and the docstring: for a `partial`, its function."""
     if isinstance(function, partial):
         return _underlying(function.func)
     return function
@@ -325,7 +325,7 @@ class FunctionToolset(Toolset):
 
     @property
     def label(self) -> str:
-        """What errors call it; without a name of its own, after its first functions."""
+        """The name of the toolset in errors: its own name, else one made of its first functions."""
         names = ", ".join(name for _, name in islice(self._tools, 3))
         return (
             self._label
@@ -334,11 +334,11 @@ class FunctionToolset(Toolset):
 
     @property
     def defers(self) -> bool:
-        """Whether one of them is hidden until it is found."""
+        """True if one of the tools is hidden until it is found."""
         return any(tool.deferred for tool in self._tools.values())
 
     def add(self, function: FunctionLike | Tool, **options: Any) -> None:
-        """One more; `options` are those of `function_tool` and go before the toolset's own."""
+        """Add a function or tool; `options` are those of `function_tool` and take precedence over the toolset's own."""
         expect_options("FunctionToolset.add", function_tool, options)
         if isinstance(function, Tool):
             tool = usable_tool(function)

@@ -60,7 +60,7 @@ def server_content_tools(
 
 
 def known_content(servers: McpServers) -> list[ToolDefinition]:
-    """What calls of these tools can ask the servers for, as far as it is listed."""
+    """Return the prompts and resources that calls of these tools can request, as far as they are listed."""
     return [
         *(
             PromptRequest("get_prompt", "", {}, name, one.name)
@@ -206,7 +206,10 @@ def _definition(
     listed: Mapping[str, list[str]],
     properties: dict[str, Any],
 ) -> ToolDefinition:
-    """One of the tools; `listed` is what each server has, as lines. It needs the server and the first property."""
+    """Return the definition of a tool; `listed` has the items of each server, as lines.
+
+    It requires the first two properties.
+    """
     lines = [f"- {server}: {_capped(items)}" for server, items in listed.items()]
     return ToolDefinition(
         name=name,

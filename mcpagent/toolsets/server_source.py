@@ -33,7 +33,7 @@ class ServerSource:
         return Known.NOTHING
 
     async def tools(self) -> list[Tool]:
-        """What the server lists now, or listed last. A question waits for one that is connecting, as for any server."""
+        """Return the tools that the server lists now, or listed last. A question waits for a connecting server."""
         servers, run, limit = (
             self._servers,
             current_run(),

@@ -77,7 +77,7 @@ OnChange: TypeAlias = Callable[["ServerLink | None"], None]
 
 
 class AgentSources(Protocol):
-    """Where the tools of an agent come from, with a life of its own; `ToolSources` is the usual one."""
+    """The tool sources of an agent, with their own lifecycle; `ToolSources` is the usual implementation."""
 
     functions: list[Tool]
 
@@ -101,7 +101,7 @@ class AgentSources(Protocol):
         ...
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """What the toolsets list now. Raises `ConfigError` if two tools clash."""
+        """Return the tools that the toolsets list now. Raises `ConfigError` if two tools clash."""
         ...
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
@@ -260,7 +260,7 @@ class ToolSources:
                 await exits.enter_async_context(tool.lifetime)
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """What the toolsets have now, in the run that is current. Raises `ConfigError` when two tools clash."""
+        """Return the tools of the toolsets in the current run. Raises `ConfigError` if two tools clash."""
         lists = [await labelled_tools(given) for given in self._toolsets]
         if (lists, self.functions) != self._last[:2]:
             functions = list(self.functions)

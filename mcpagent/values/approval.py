@@ -66,7 +66,7 @@ class CallAnswer:
     session: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As `from_json` takes it; `value` must be JSON data."""
+        """Return the data that `from_json` reads; `value` must be JSON data."""
         return asdict(self)
 
     @classmethod
@@ -117,7 +117,7 @@ class PendingCall:
         place: int = 0,
         session: str = "",
     ) -> PendingCall:
-        """What waits: a call of the tool that has this definition, and the fingerprint of both.
+        """Return a pending call of the tool that has this definition, with the fingerprint of both.
 
         `place` is the number of messages up to the one with the call.
         """
@@ -162,7 +162,10 @@ class PendingCall:
         )
 
     def result(self, value: Any, *, failed: bool = False) -> CallAnswer:
-        """What an external tool gave. Raises `InputError` for a call that waits for approval: it would be run."""
+        """Return the answer with the result of an external tool.
+
+        Raises `InputError` for a call that waits for approval.
+        """
         if self.kind == "approval":
             raise InputError(
                 f'"{self.tool}" waits for approval, not for a result; use call.approve() or call.deny()'
@@ -235,14 +238,14 @@ class CallsPendingError(McpAgentError):
 
 
 def refused_words(tool: str, message: str) -> str:
-    """What the model is told of a call that was not approved; `message` is what the person said with it."""
+    """Return the text for the model of a call that was declined; `message` is the person's own text."""
     return (
         f'The user declined this call of "{tool}"{f": {message}" if message else "."}'
     )
 
 
 def outdated_words(tool: str) -> str:
-    """What the model is told of a call that is not what its answer was given for."""
+    """Return the text for the model of a call that changed after its answer was requested."""
     return f'"{tool}" or the call changed after the answer was asked for, so it was not run. Call again.'
 
 

@@ -86,8 +86,10 @@ class ServerFailed:
 
 @dataclass(frozen=True, slots=True)
 class ServerLogged:
-    """What a server told of its own work (`notifications/message`): a printable line, and the server's word for how
-    much it matters, "debug" to "emergency"."""
+    """A log message of a server about its own work (`notifications/message`).
+
+    `text` is a printable line, and `level` the server's own level, "debug" to "emergency".
+    """
 
     server: str
     level: str
@@ -133,7 +135,7 @@ class RequestSent:
 
     @property
     def saved_tokens(self) -> int:
-        """What offering all known tools would have taken beyond what is offered; below 0 if that is less."""
+        """The tokens that offering all known tools would add to the offered ones; below 0 if that is less."""
         return self.known_tokens - self.offered_tokens
 
 
@@ -187,7 +189,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """How far a call on an MCP server is, by the tool's own name there; `message` is one printable line or empty."""
+    """The progress of a call on an MCP server, by the tool's own name there; `message` is a printable line or empty."""
 
     server: str
     tool: str
@@ -297,7 +299,7 @@ class LimitReached:
 
     @property
     def allowed(self) -> str:
-        """How much there was, as `5 tool calls`."""
+        """The limit as text, such as `5 tool calls`."""
         return shown_amount(self.limit, self.most)
 
     def said(self, what: str = "", *, limit: str = "") -> str:
@@ -316,7 +318,7 @@ class StateSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """What changed in that state since the last snapshot or delta: an RFC 6902 patch."""
+    """The changes of that state since the last snapshot or delta: an RFC 6902 patch."""
 
     patch: tuple[dict[str, Any], ...]
 

@@ -338,7 +338,7 @@ def _checked(label: str, state_type: type[State], data: dict[str, Any]) -> State
 
 
 class StateChannel:
-    """What one client has been sent of a context's state, so that it can be sent what changed since."""
+    """The state of a context as a client last received it, so that the client can receive only the changes."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
@@ -350,7 +350,7 @@ class StateChannel:
         return StateSnapshot(self._sent)
 
     def changes(self) -> StateSnapshot | StateDelta | None:
-        """What changed since the last thing sent, as an RFC 6902 patch; None if nothing did.
+        """Return the changes since the last snapshot or patch, as an RFC 6902 patch; None if nothing changed.
 
         A snapshot if none was sent yet, since a patch would have nothing to apply to.
         """
@@ -380,7 +380,7 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FeatureNamespace:
-    """One namespace that a feature needs; `make` builds its first state."""
+    """A namespace that a feature needs; `make` builds its first state."""
 
     namespace: str
     make: Callable[[], BaseModel]
@@ -456,7 +456,7 @@ class _Cached:
 
 
 class ToolContextCache:
-    """One `ToolContext` per thread of conversation, in memory.
+    """A cache of one `ToolContext` per conversation thread, in memory.
 
     A context unused for `ttl_seconds` is dropped, and the longest unused one when there are more than `max_size`; one
     in use never is. `clock` must not go backwards; `time.monotonic` by default.
@@ -501,7 +501,7 @@ class ToolContextCache:
             entry.used_at = self._clock()
 
     def in_use(self, thread_id: str) -> bool:
-        """Whether a run uses the thread's context now; a second run on it would interleave."""
+        """True while a run uses the thread's context; a second run on it would interleave."""
         entry = self._cached.get(thread_id)
         return entry is not None and entry.users > 0
 

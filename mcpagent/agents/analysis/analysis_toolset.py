@@ -36,7 +36,7 @@ instruction to you."""
 
 @dataclass(frozen=True, slots=True)
 class AnalysisResult:
-    """What a task came to: the answer, and the programs that ran for it without an error, in order."""
+    """The result of a task: the answer, and the programs that ran for it without an error, in order."""
 
     answer: str
     programs: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class AnalysisResult:
 
 @dataclass(slots=True)
 class _Task:
-    """One call of the tool: the documents that it may see (None: all), and the programs so far."""
+    """A call of the tool: the only document that it may read (None: all documents), and its programs so far."""
 
     only: str | None = None
     programs: list[str] = field(default_factory=list[str])
@@ -174,7 +174,7 @@ class _Seen:
     is_seen: IsSeen
 
     async def names(self) -> list[str]:
-        """Those of the whole toolset, or the one that the task is about."""
+        """Return the document names of the whole toolset, or the name of the only document of the current task."""
         task = _TASK.get(None)
         names = [name for name in await self.documents.names() if self.is_seen(name)]
         if task is not None and task.only is not None:

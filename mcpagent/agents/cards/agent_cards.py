@@ -148,7 +148,7 @@ def _with_tools(card: AgentCard, given: Sequence[Any]) -> list[Any]:
 
 
 def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
-    """What the card says, unless something else was asked for."""
+    """Return the run options of the card; options that the caller passed take precedence."""
     settings = merged(_settings(card), asked.settings)
     turns = int(_params(card).get("max_iterations") or 0) or None
     said = card.limits.filled_by(_of_params(turns, card))
@@ -249,7 +249,7 @@ def _settings(card: AgentCard) -> ModelSettings:
 
 
 def card_warnings(card: AgentCard) -> list[str]:
-    """What the card asks for that has no counterpart here, one line per field."""
+    """List the fields of the card that have no effect here, one line per field."""
     place = card.path or f"card {card.name}"
     nothing = [
         f"'{name}'"
@@ -283,7 +283,7 @@ def card_warnings(card: AgentCard) -> list[str]:
 
 
 class _Carded(Protocol):
-    """What a card says of an agent."""
+    """The parts of an agent that a card describes."""
 
     @property
     def card(self) -> AgentCard | None: ...
@@ -361,7 +361,7 @@ def with_model(
 
 
 def _model_text(chosen: str | Model | Sequence[str | Model] | None) -> str:
-    """What a card says of a model: a text that can be read back. A model object that has none is code, and left out."""
+    """Return the model choice as text that a card can be read back from. Skip model objects that have no such text."""
     if chosen is None or isinstance(chosen, str):
         return chosen or ""
     if isinstance(chosen, FallbackModel):

@@ -44,7 +44,7 @@ class ToolSearchConfig:
 
 @dataclass(frozen=True, slots=True)
 class AgentCard:
-    """What a card says, with `${VAR}` as it stands there: variables are read only when an agent is made of it.
+    """The fields of a card, with `${VAR}` unexpanded: variables are read only when an agent is made from the card.
 
     `servers` are names in the server configuration (`mcp_config`, a path beside the card, else the files that are found
     from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of `{target, name, ...}`.

@@ -60,7 +60,7 @@ def _described(
 
 
 def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
-    """What the model's provider is to run, for the user's money, and where it sends what is said."""
+    """Yield the tools that the provider would run at the user's expense, and the addresses that would receive data."""
     for tool in card.provider_tools:
         if not isinstance(tool, ProviderMcp):
             written = as_data(tool)

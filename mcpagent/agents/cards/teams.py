@@ -38,7 +38,7 @@ class Team:
         return next(iter(self.cards.values()))
 
     def members_servers(self) -> tuple[ServerConfig, ...]:
-        """Those of the others."""
+        """Return the servers of all cards but the first."""
         return tuple(
             server
             for name in list(self.cards)[1:]
@@ -166,7 +166,10 @@ def card_servers(
 def _shared_servers(
     card: AgentCard, folder: Path, environ: Mapping[str, str]
 ) -> ServersConfig:
-    """Those of the server configuration that the card names; all of its own `mcp_config` if it names none."""
+    """Return the configured servers that the card names; all servers of its own `mcp_config` if it names none.
+
+    Raises `CardError` if the card names a server that is not configured.
+    """
     if not card.servers and not card.mcp_config:
         return ServersConfig()
     if card.mcp_config:

@@ -74,7 +74,7 @@ class EngineDatabase:
             )
 
     def problem(self, error: BaseException) -> SessionStoreError:
-        """What the engine, or its database, could not do there, and what to do."""
+        """Return an error that states which operation of the engine or its database failed, and how to fix it."""
         cause = getattr(error, "orig", None) or error
         if self.file is None and not hasattr(
             cause, "sqlstate"

@@ -48,14 +48,14 @@ MAX_COMPARED = 100
 
 
 async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """What the engine gives, asked outside of every workflow: inside, asking would be a step of it."""
+    """Call a function of the engine outside of every workflow: inside, the call would become a step of the workflow."""
     asked = partial(Context().run, work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(None, asked)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many runs of a model are done at the same time, of one user, and how many begin in a minute."""
+    """Limits for the runs of a model: concurrent runs, concurrent runs of a single user, and starts per minute."""
 
     at_once: int | None = None
     per_user: int | None = None
@@ -78,12 +78,12 @@ class RunQueue:
 
     @classmethod
     def of(cls, model: str) -> RunQueue:
-        """That of the model with this name."""
+        """Return the queue of the model with this name."""
         return cls(safe_line(model, 100))
 
     @property
     def name(self) -> str:
-        """What the engine calls it."""
+        """The name under which the engine knows this queue."""
         return f"mcpagent {self.model}"
 
     @property

@@ -56,7 +56,7 @@ _INSTALL = "durable runs need DBOS, which is not installed; pip install 'mcpagen
 
 
 class DurableRun:
-    """One run, whichever process works on it. `id` names it, and `session` its session, in every process."""
+    """A durable run, whichever process works on it. `id` identifies it, and `session` its session, in every process."""
 
     def __init__(self, runs: DurableRuns, id: str, session: str) -> None:  # noqa: A002 - what everybody calls it
         self._runs = runs
@@ -514,7 +514,7 @@ def _usable_run(run: object) -> str:
 
 
 def _wait(store: Sessions, session: str, given: Mapping[str, CallAnswer]) -> bool:
-    """Whether calls with these ids wait in the session now."""
+    """True if calls with these IDs wait in the session now."""
     kept = store.read(session)
     waiting = {call["call_id"] for call in kept.values.get("pending") or ()}
     return (

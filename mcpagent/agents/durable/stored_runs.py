@@ -25,7 +25,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One run. `asked` and `changed` are in seconds since 1970; `ended` is its end, if its session has one."""
+    """A stored run. `asked` and `changed` are in seconds since 1970; `ended` is its end, if its session has one."""
 
     id: str
     session: str
@@ -36,7 +36,7 @@ class StoredRun:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a worker has still to do something for it."""
+        """True if a worker still has to work on the run."""
         return self.state in UNFINISHED
 
 

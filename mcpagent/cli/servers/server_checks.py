@@ -61,7 +61,7 @@ _PATTERNS = {
 
 
 def configuration_warnings(config: ServerConfig) -> list[str]:
-    """What is doubtful in the entry itself; each with what to write instead."""
+    """List doubtful settings of the entry itself, each with a suggested fix."""
     found = literal_warnings(config.name, config.written)
     if (
         package := unpinned_package(

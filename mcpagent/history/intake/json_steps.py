@@ -77,7 +77,7 @@ class TooMuchError(ValueError):
 
 @dataclass(slots=True)
 class JsonBudget:
-    """How many values and levels may still be parsed."""
+    """The number of values and levels that may still be parsed."""
 
     values: int = MAX_VALUES
     levels: int = MAX_LEVELS

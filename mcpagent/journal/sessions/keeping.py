@@ -44,7 +44,7 @@ _READ_FOR_TITLE = 10_000
 
 
 class _EarlierWriteError(SessionStoreError):
-    """What was asked for before could not be written."""
+    """The failure of an earlier write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One line of a list of sessions. Times are in seconds since 1970; `turns` counts answers without a call."""
+    """An entry of a list of sessions. Times are in seconds since 1970; `turns` counts answers without a call."""
 
     id: str
     title: str

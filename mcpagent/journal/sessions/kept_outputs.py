@@ -1,4 +1,4 @@
-"""What a session has set aside, in its store: rows of their own, beside those of its messages."""
+"""Store of a session's offloaded outputs, in rows separate from its messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KeptOutputs(MemoryShelf):
         """Whether new ones are written down: not after the session was given back."""
 
     def clean(self, text: str) -> str:
-        """As a message is written; what no database takes is replaced too."""
+        """Redact secrets as in messages, and replace characters that no database accepts."""
         text = (
             text.replace("\0", "\N{REPLACEMENT CHARACTER}")
             .encode("utf-8", "replace")
@@ -49,7 +49,7 @@ class KeptOutputs(MemoryShelf):
         await super().put(output, tool)
 
     async def get(self, handle: str) -> LargeOutput | None:
-        """What is kept. Raises `SessionStoreError` if the store cannot be read."""
+        """Return the stored output; None if there is none. Raises `SessionStoreError` if the store cannot be read."""
         if (found := await super().get(handle)) is not None:
             return found
         row = await written(self._store.output(self._session, handle))

@@ -1,4 +1,4 @@
-"""Where things can be kept that last: in a file, or in a PostgreSQL database by its address."""
+"""Locations of persistent data: a file, or a PostgreSQL database by its address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,30}://")
 
 
 def is_address(where: object) -> TypeGuard[str]:
-    """Whether it is the address of a PostgreSQL database."""
+    """True if the location is the address of a PostgreSQL database."""
     return isinstance(where, str) and where.startswith(_POSTGRES)
 
 

@@ -168,7 +168,7 @@ class PostgresStore(SqlStore):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is there."""
+        """True if the connection is open."""
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -257,7 +257,10 @@ class PostgresStore(SqlStore):
         return self._connection
 
     def _found_version(self) -> int:
-        """That of the tables; 0 if there are none. Raises `SessionStoreError` where this user may not look at them."""
+        """Return the version of the tables; 0 if there are none.
+
+        Raises `SessionStoreError` if this user may not read them.
+        """
         # By the tables themselves: what `to_regclass` finds may be older than a lock that was just waited for.
         schema = self.execute(
             "SELECT has_schema_privilege(n.oid, 'USAGE'), EXISTS (SELECT 1 FROM pg_class c"
@@ -384,7 +387,7 @@ class PostgresStore(SqlStore):
         return []
 
     def _told(self, error: psycopg.Error) -> str:
-        """What went wrong, and what to do; never with the password, which a server or a library may quote."""
+        """Return the error and its fix, without the password, which a server or a library may quote."""
         text = " ".join(str(error).split()).removeprefix("connection failed: ")
         if self._password:
             text = text.replace(self._password, REDACTED)
@@ -450,7 +453,7 @@ Where no connection was made there is no code, so it goes by a piece of the text
 
 
 def advice(code: str | None, text: str) -> str:
-    """What to do about an error of the server with this code, or of a connection with this text; "" if unknown."""
+    """Return the fix for a server error with this code, or for a connection error with this text; "" if unknown."""
     for codes, pieces, words in _ADVICE:
         if (
             code.startswith(codes)

@@ -82,7 +82,7 @@ class SqlStore(ABC):
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether there is a connection; without one nothing is held."""
+        """True if there is a connection; without one, nothing is held."""
 
     @abstractmethod
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

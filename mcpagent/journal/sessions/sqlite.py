@@ -97,7 +97,7 @@ class SqliteStore(SqlStore):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is there."""
+        """True if the connection is open."""
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -352,7 +352,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _told(error: sqlite3.Error | OSError) -> str:
-    """What went wrong, and what to do."""
+    """Return the error and its fix."""
     if isinstance(error, OSError):
         return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --session-db FILE"
     text = safe_line(str(error), 160)

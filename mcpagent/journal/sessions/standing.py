@@ -1,4 +1,4 @@
-"""What a session stands on beside its messages, as values with names, and as the JSON that a store keeps of each."""
+"""State of a session beside its messages, as named values and as the JSON that a store keeps of each."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mcpagent.values.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a conversation was begun with, which later requests repeat to the letter.
+    """The values that a conversation began with, which later requests repeat exactly.
 
-    `given_system` is what a history that was handed over had as its system prompt. `how_found` says how tools are
-    found; `offered` are those that were offered from the start, in order, as they were then.
+    `given_system` is the system prompt of a history that the caller passed. `how_found` is the mode of tool discovery;
+    `offered` are the tools that were offered from the start, in order, with their definitions at that time.
     """
 
     system: str = ""
@@ -98,7 +98,7 @@ def _known_key(source: str, entry: str | Sequence[str]) -> ToolKey:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was said so far: what each connected server is about, which were connecting, and which tools there were."""
+    """The last announced descriptions of connected servers, servers that were connecting, and known tools."""
 
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
     connecting: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class Standing:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
-        """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
+        """Read the value of a store. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
         known = {
             name: _from_json(name, values[name])
             for name in _KINDS
@@ -188,7 +188,7 @@ _IN_ASCII = json.JSONEncoder(separators=(",", ":"))
 
 
 def written_json(data: Any) -> str:
-    """As a store writes it: nothing in it but JSON, and no half of a character, as a model may send one."""
+    """Return the JSON text for a store: strict JSON, with lone surrogates escaped, since a model may send such."""
     text = _AS_IT_IS.encode(data)
     if text.isascii():
         return text

@@ -683,7 +683,10 @@ class Sessions:
         return self._result(self._do(lambda: self._sql("figures").size(OUTPUT)))
 
     def check(self) -> list[str]:
-        """What is wrong with the store, a line each; empty if nothing is. What dead processes held is free then."""
+        """Return the problems of the store, one line each; empty if there are none.
+
+        Releases the sessions of dead processes.
+        """
 
         def work() -> list[str]:
             store = self._sql("checks")

@@ -21,9 +21,10 @@ _running: set[Worker] = set()
 
 
 class Worker:
-    """What it is given is put into a queue that takes no lock, so that a finalizer may do so wherever it runs.
+    """A thread that runs work from a lock-free queue, so that a finalizer can add work wherever it runs.
 
-    `at_end` is done last. `regularly` is done each `seconds`, between other work. It lives until `end`, whoever has it.
+    `at_end` runs last. `regularly` runs every `seconds`, between other work. The thread lives until `end`, whoever has
+    it.
     """
 
     def __init__(self, at_end: _Item, regularly: _Item, seconds: float) -> None:
@@ -51,7 +52,7 @@ class Worker:
         return future
 
     def soon(self, work: _Item) -> None:
-        """As `do`, for whoever does not want to know what comes of it; it may be called in a finalizer."""
+        """Queue work like `do`, but without a future for its result. A finalizer may call it."""
         self._items.put(work)
 
     def end(self) -> None:

@@ -100,7 +100,7 @@ class OpenSpans:
 
     @property
     def is_on(self) -> bool:
-        """Whether spans go anywhere: not if the program has set up no OpenTelemetry."""
+        """True if spans are exported: false if the program has not set up OpenTelemetry."""
         if self._tracers is not None or self._meters is not None:
             return True
         from opentelemetry import trace

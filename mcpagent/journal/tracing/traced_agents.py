@@ -86,7 +86,7 @@ class Tracing:
 
     @property
     def goes_somewhere(self) -> bool:
-        """Whether it has providers of its own."""
+        """True if it has providers of its own."""
         return self.tracer_provider is not None or self.meter_provider is not None
 
     @classmethod

@@ -91,7 +91,7 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class AnthropicHistory:
-    """One request's history in alternating turns, with found tools in place.
+    """The history of a request in alternating turns, with found tools in place.
 
     A discovered tool is a deferred definition at the end of `tools`, and a `tool_reference` in the result that found
     it. The text of that result follows the results. Withdrawals and new definitions are system messages after the turn

@@ -241,7 +241,7 @@ def read_message(
 
 
 def _container(told: object) -> list[Part]:
-    """Where code was run for the answer."""
+    """Return the container in which the provider ran code for the answer, if there is one."""
     if not isinstance(told, Mapping) or not isinstance(told.get("id"), str):
         return []
     return [Container(told["id"], str(told.get("expires_at") or ""))]
@@ -337,7 +337,10 @@ class MessageStream:
         return None
 
     def _is_known(self, event: Mapping[str, Any]) -> bool:
-        """Whether the delta can be added to its block: a block of a known type would be refused with unknown fields."""
+        """True if the delta can be added to its block.
+
+        A block of a known type with unknown fields would be rejected.
+        """
         block, delta = self._blocks.get(event.get("index", -1)), event.get("delta")
         if (
             block is None
@@ -379,7 +382,7 @@ class MessageStream:
                 return None
 
     def _ran(self, index: int) -> Delta | None:
-        """What to report of a block that is whole: a call that the provider runs, or what came of one."""
+        """Return the event of a complete block: the start of a call that the provider runs, or its result."""
         block = self._blocks.get(index, {})
         written = "".join(self._texts.get((index, "partial_json"), ()))
         call = asked_in({**block, "input": parse_object(written)} if written else block)
@@ -539,7 +542,7 @@ class AnthropicModel(HttpModel):
         return found
 
     def _seconds_past(self, container: Container) -> float:
-        """How long ago a container was to end, by what was told of it; below 0 while it is alive."""
+        """Return the seconds since a container's reported end; below 0 while it is alive, 0 if the time is invalid."""
         try:
             end = datetime.fromisoformat(container.expires_at)
         except ValueError:

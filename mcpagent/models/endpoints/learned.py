@@ -45,7 +45,7 @@ _GROUPS = ("field", "tool", "output")
 
 @dataclass(frozen=True, slots=True)
 class LearnedFact:
-    """One thing that was learned: `what`, its `value`, the failure's words and the time, in seconds since 1970."""
+    """A learned fact: `what`, its `value`, the text of the failure and the time, in seconds since 1970."""
 
     what: str
     value: FactValue
@@ -68,17 +68,17 @@ class Learned:
 
     @property
     def takes_tools(self) -> bool:
-        """Whether requests may hold tools."""
+        """True if requests may contain tools."""
         return self.flag("takes_tools")
 
     @property
     def constrains(self) -> bool:
-        """Whether `response_format` is obeyed."""
+        """True if the server obeys `response_format`."""
         return self.flag("constrains")
 
     @property
     def takes_schemas(self) -> bool:
-        """Whether tools' schemas are accepted as they are, or only loosely (`loose_schemas.py`)."""
+        """True if the server accepts tools' schemas unchanged, false if only loosened ones (`loose_schemas.py`)."""
         return self.flag("takes_schemas")
 
     @property
@@ -88,7 +88,7 @@ class Learned:
 
     @property
     def parameters(self) -> int | None:
-        """How many parameters the model has."""
+        """The number of parameters of the model; None if unknown."""
         return self._size("parameters")
 
     def flag(self, what: str) -> bool:
@@ -150,7 +150,7 @@ def learned_of(now: float | None = None, **values: FactValue | None) -> Learned:
 
 
 class LearnedStore:
-    """One small file in `folder` for each model at an address. A file that is old or broken counts as none."""
+    """A small file in `folder` for each model at an address. An old or broken file counts as missing."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ TABLE = Path(__file__).with_name("model_table.json")
 
 @dataclass(frozen=True, slots=True)
 class ListedSizes:
-    """One row. `input_tokens` is the most that a request may hold, `window_tokens` includes the answer."""
+    """A row of the table. `input_tokens` is the most that a request may hold, `window_tokens` includes the answer."""
 
     input_tokens: int | None = None
     window_tokens: int | None = None

@@ -242,7 +242,7 @@ def _in_lines(text: str, tools: Schemas) -> list[Call] | None:
 
 
 def may_be_all_call(start: str, names: Iterable[str] = ()) -> bool:
-    """Whether an answer that begins so may still turn out to be calls and nothing else; `names` are offered tools."""
+    """True if an answer with this start may still consist of calls and nothing else; `names` are offered tools."""
     start = start[:_LONGEST_START].lstrip()
     openings = [f"{name}(" for name in names]
     if start and any(

@@ -209,7 +209,7 @@ def _offer_by_chat(to: Origin) -> tuple[Offer | None, str]:
 
 
 def searches_by_chat(model: str) -> bool:
-    """Whether it is one of OpenAI's models that search the web for each answer."""
+    """True for OpenAI's models that search the web for each answer."""
     return _SEARCHES_BY_CHAT.fullmatch(identity_of(model).name) is not None
 
 

@@ -28,7 +28,7 @@ _CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One effect of an entry: its kind, and the words that a person sees."""
+    """An effect of an entry: its kind, and the text that a person sees."""
 
     what: str
     text: str

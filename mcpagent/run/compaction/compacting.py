@@ -62,8 +62,11 @@ LEAST_SUMMARY, MOST_SUMMARY = 60, 6_000
 
 @dataclass(frozen=True, slots=True)
 class WindowFit:
-    """How much room there is, in estimated tokens. `now` is what the next request would take, `fixed` what of it is no
-    message that could be left out; `limit` and `aim` are None where the window is not known."""
+    """The space in the context window, in estimated tokens.
+
+    `now` is the size of the next request, `fixed` its part that is no removable message; `limit` and `aim` are None if
+    the window is unknown.
+    """
 
     measure: Measure
     now: int
@@ -74,7 +77,7 @@ class WindowFit:
 
     @property
     def expected(self) -> int:
-        """What the provider will count for the next request."""
+        """The number of tokens that the provider will count for the next request."""
         return self.measure.counted_for(self.now)
 
     @property
@@ -127,7 +130,7 @@ def _fixed(run: AgentRun, names: Sequence[str]) -> int:
 
 
 async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
-    """Whether the conversation was made shorter, which is told, because its next request would be too long.
+    """Compact the conversation if its next request would be too long; True if it did, which is reported.
 
     Raises as `summarised`. `refused`: the request was sent, and was too long.
     """
@@ -251,7 +254,7 @@ def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
 async def _compacted(
     run: AgentRun, live: Live, fit: WindowFit, most: float
 ) -> tuple[Compacted, Summary] | None:
-    """What to say so that messages take no more than `most` tokens, which is less than now; None if it cannot be."""
+    """Return a compaction so that messages take at most `most` tokens, which is less than now; None if impossible."""
     room, whole = fit.room or 0, live
     behind = 0
     if run.conversation.has_unanswered_prompt:
@@ -330,7 +333,7 @@ def _summary_tokens(room: int) -> int:
 
 
 def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
-    """As the conversation's own requests are."""
+    """Return a request like those of the conversation."""
     tools = run.tools
     return ModelRequest(
         system=run.conversation.system,

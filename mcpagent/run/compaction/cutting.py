@@ -91,7 +91,7 @@ class Live:
 
     @property
     def summary(self) -> str:
-        """What stands for all that was cut off so far."""
+        """The summary of all messages that were cut off so far."""
         if self.before is not None:
             return self.before.summary
         return ""
@@ -131,9 +131,9 @@ class Live:
         is_cut: bool = False,
         anew: bool = True,
     ) -> Compacted:
-        """What is said of it if all before the cut is left out, but for the question and pinned messages.
+        """Return the compaction that leaves out all messages before the cut, except the question and pinned messages.
 
-        Not `anew`: what was sent already is sent as it was.
+        Not `anew`: messages that were already sent stay unchanged.
         """
         known = {
             result.call_id: result
@@ -202,7 +202,7 @@ class Live:
         return sum(map(message_tokens, front(placed, self.end, part)))
 
     def results(self, start: int, end: int, length: int) -> list[ToolResult]:
-        """Those results, from one place to another, that are longer, with their beginnings; pinned ones stay."""
+        """Return the longer results between two positions, shortened to `length`; pinned messages stay."""
         return self._shorter(
             (at for at in range(start, end) if not is_pinned(self.messages[at])), length
         )
@@ -224,8 +224,11 @@ class Live:
 
 
 def with_short_answers_to_come(live: Live, tokens: int, limit: int) -> Compacted | None:
-    """What was sent so far as it was, and of the results that nobody answered so much that they take no more tokens
-    than that, and all together no more than the limit; None if that is not what is wrong, or not enough."""
+    """Shorten the unanswered results to at most `tokens`, and all messages to at most `limit`.
+
+    Messages that were sent before stay unchanged. Return None if the unanswered results are not the problem, or if that
+    does not suffice.
+    """
     waiting = _unanswered(live, list(live.steps()))
     messages = live.messages[waiting : live.end]
     if sum(map(message_tokens, messages)) <= tokens:
@@ -251,7 +254,10 @@ def with_short_results(live: Live, tokens: int) -> Compacted:
 
 
 def tail_of(live: Live, tokens: int) -> int:
-    """Where the last steps begin that fit into so many tokens; the calls whose results nobody answered are in it."""
+    """Return the start of the last steps that fit into so many tokens.
+
+    The calls whose results are unanswered always belong to these steps.
+    """
     known = {
         result.call_id: result
         for result in (live.before.shortened if live.before else ())
@@ -281,7 +287,7 @@ def _with(message: Message, known: dict[str, ToolResult]) -> Message:
 
 
 def _unanswered(live: Live, steps: Sequence[tuple[int, int]]) -> int:
-    """Where the last answer with calls begins, if the next one goes on from there."""
+    """Return the start of the last answer with calls if the model has not answered their results; else the end."""
     if live.asked is not None:
         for begin, end in reversed(steps):
             if live.messages[begin].role == "assistant":

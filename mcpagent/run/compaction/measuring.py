@@ -26,7 +26,7 @@ _SERVER_TOOLS = frozenset[str]().union(*SERVER_TOOLS.values())
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a request was estimated to take, and what its provider counted; nothing is known of the first one."""
+    """The estimated size of a request and its provider's count; both 0 before the first request."""
 
     estimated: int = 0
     counted: int = 0

@@ -78,10 +78,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class SummaryWanted:
-    """What a summary is to be like: of at most `tokens`, in an answer of at most `answer`.
+    """The wanted summary: at most `tokens` long, in an answer of at most `answer` tokens.
 
     `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
-    the summary of what came before `messages`, and `piece` how many tokens of them are told at once.
+    the summary of the messages before `messages`, and `piece` the number of their tokens that one request contains.
     """
 
     as_sent: ModelRequest | None

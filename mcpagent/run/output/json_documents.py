@@ -28,7 +28,7 @@ def _loaded(text: str) -> Any:
 
 
 def partial_document(text: str) -> Any:
-    """What a text that breaks off says so far, its last string as far as it goes; None if that is nothing."""
+    """Return the JSON value of a text that breaks off, its last string as far as it goes; None if there is none yet."""
     from pydantic_core import from_json
 
     begun = text.lstrip()

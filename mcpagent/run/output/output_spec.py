@@ -39,7 +39,7 @@ _TAKEN = "a type (a pydantic model, dataclass, TypedDict, enum, list, union ...)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a text came to: a value, or, by field, why it is none. `document` is the value as JSON data."""
+    """The value read from a text or, by field, its problems. `document` is the value as JSON data."""
 
     value: Any = None
     document: Any = None
@@ -48,10 +48,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """What an answer is to be. `format` is what models are asked for, `schema` that of the value itself.
+    """The specification of an answer. `format` is the format requested from models, `schema` that of the value itself.
 
-    `is_wrapped`: the value stands in the object's `result`. `check` makes the value of JSON data that is the value's
-    own, and raises nothing.
+    `is_wrapped`: the value is in the object's `result`. `check` makes the value of JSON data that is the value's own,
+    and raises nothing.
     """
 
     format: OutputFormat
@@ -93,7 +93,7 @@ class OutputSpec:
         return found
 
     def partial(self, text: str) -> Any:
-        """As much of the value as a text says so far, as JSON data; None if it says nothing yet."""
+        """Return the part of the value that has arrived so far, as JSON data; None if there is nothing yet."""
         document = partial_document(text)
         if self.is_wrapped and isinstance(document, dict):
             if document.keys() <= {RESULT}:
@@ -124,7 +124,7 @@ def spec_from_json(data: Mapping[str, Any]) -> OutputSpec:
 
 
 def spec_to_json(spec: OutputSpec) -> dict[str, Any]:
-    """What `spec_from_json` reads."""
+    """Return the data that `spec_from_json` reads."""
     return {
         "name": spec.format.name,
         "description": spec.format.description,

@@ -221,7 +221,7 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 
 def _misfit(value: Any, kind: Any) -> tuple[str, Any, Any] | None:
-    """Where in the value something else stands than the annotation says, what that is, and what should be there."""
+    """Return the path of the value that does not match the annotation, the value, and the expected type, or None."""
     if type(value) is kind and kind is not float:
         return None
     shape, origin, options = _taken_apart(kind)
@@ -275,7 +275,7 @@ def _fields(kind: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _is_one(value: Any, kind: Any) -> bool:
-    """Whether the value is of a kind without parts."""
+    """True if the value is an instance of a type without parts."""
     if kind is None or kind is NoneType:
         return value is None
     if kind is Any or not isinstance(kind, type) or _cannot_tell(kind):

@@ -153,9 +153,10 @@ def done_elsewhere(
     *,
     is_in_thread: bool,
 ) -> _T:
-    """What the work gives, for code that cannot await, such as `ask_sync`. Raises `AgentStateError` if it never would.
+    """Return the result of the work, for code that cannot await, such as `ask_sync`.
 
-    `is_in_thread`: the loop is a `BackgroundLoop`'s, which code in another loop may wait for.
+    Raises `AgentStateError` if the work would never end. `is_in_thread`: the loop is a `BackgroundLoop`'s, which code
+    in another loop may wait for.
     """
     running = running_loop()
     if running is loop or (running is not None and not is_in_thread):

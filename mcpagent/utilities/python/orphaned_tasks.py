@@ -34,7 +34,7 @@ async def end_or_leave(
 
 
 def times_cancelled() -> int:
-    """How often this task was asked to end so far."""
+    """Return the number of requests to cancel this task so far."""
     task = asyncio.current_task()
     if task is not None:
         return task.cancelling()

@@ -41,7 +41,7 @@ _NAMED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\S*[/\\]\S*")
 
 
 def skeleton(text: str) -> str:
-    """What is the same of a text at any time: without dates, times, numbers and ids."""
+    """Return the constant part of a text: without dates, times, numbers and IDs."""
     if len(text) <= 2 * _ENDS:
         ends = text
     else:
@@ -114,11 +114,11 @@ class Made:
         return cls(call, (result.error, result.text, seen.digest()), digest.digest())
 
     def same_as(self, other: Made) -> bool:
-        """Whether nothing is different."""
+        """True if call and outcome are identical."""
         return same(self.call, other.call) and self.outcome == other.outcome
 
     def like(self, other: Made) -> bool:
-        """Whether nothing is different but what changes with time."""
+        """True if only parts that change with time differ."""
         return same(self.call, other.call) and (self.outcome[0], self.alike) == (
             other.outcome[0],
             other.alike,
@@ -126,7 +126,7 @@ class Made:
 
 
 def same(one: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls ask for the same."""
+    """True if two calls have the same tool and arguments."""
     return (one.name, one.arguments) == (other.name, other.arguments)
 
 
@@ -159,7 +159,7 @@ class Repeats:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any call was made."""
+        """True if any call was made."""
         return bool(self._made)
 
     def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
@@ -192,7 +192,7 @@ class Repeats:
                 self.count(calls, results)
 
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
-        """Whether the model was told and goes on with the very same row, or with nothing but tools that fail."""
+        """True if the model was warned and repeats the very same row, or calls only tools that keep failing."""
         if calls and all(map(self._keeps_failing, calls)):
             self.reason = (
                 f'Your calls to "{calls[0].name}" keep failing in the same way.'

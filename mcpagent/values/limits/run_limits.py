@@ -29,13 +29,13 @@ MOST_CALLS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run, or all runs of a session together, may take; None: as much as it needs.
+    """The limits of a run, or of all runs of a session together; None: no limit.
 
-    Agents that are called as tools count towards their caller's. `turns`: requests that are answered, 100 in a run
-    without a number of its own. `tool_calls`: calls that are run, those of programs too, but for the runtime's own
+    Agents that are called as tools count towards their caller's limits. `turns`: requests that are answered, 100 in a
+    run without a number of its own. `tool_calls`: calls that are run, those of programs too, except the runtime's own
     tools such as `search_tools`; 10,000 in a run without a number of its own. `tokens`: input and output, as the
-    provider counts them, and estimated where it does not. `dollars`: US. `seconds`: from the prompt on, without those
-    in which a person is asked about a call. Raises `ConfigError` for what allows nothing or is no number.
+    provider counts them, and estimated if it does not. `dollars`: US. `seconds`: from the prompt on, without the time
+    in which a person is asked about a call. Raises `ConfigError` for a limit that allows nothing or is no number.
     """
 
     turns: int | None = None
@@ -84,11 +84,11 @@ class Limits:
         )
 
     def given(self) -> dict[str, float]:
-        """What they say, by field."""
+        """Return the limits that are set, by field."""
         return {kind: most for kind in KINDS if (most := self.most(kind)) is not None}
 
     def most(self, kind: LimitKind) -> float | None:
-        """What the field of this name says."""
+        """Return the limit of this kind."""
         value: float | None = getattr(self, kind)
         return value
 

@@ -345,7 +345,7 @@ def _characters(text: str) -> str:
 
 
 def _words(text: str, room: FileRoom) -> _Html:
-    """As it was written, line by line."""
+    """Return the text verbatim, line by line."""
     return _Html(
         "".join(_cut(text.strip("\n"), room, MAX_WORDS, MAX_FOLDED_WORDS, cls="words"))
     )
@@ -407,7 +407,7 @@ def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
 
 
 def _takes(room: FileRoom, text: str) -> bool:
-    """Whether there is room for it, and it is no longer than what is read in moments."""
+    """Reserve space for the text. False if there is no space, or the text takes too long to parse as Markdown."""
     if len(text) > min(MAX_WORDS, room.left, room.markdown_left):
         return False
     room.left -= len(text)
