@@ -44,7 +44,7 @@ class Answering(Protocol):
         """A run whose events also go to `listener`, and what ends with it: closed, if its task never began."""
 
     def leave(self, task: asyncio.Task[RunFinished]) -> None:
-        """The run of `begin_task` is nobody's any more."""
+        """Abandon the run of `begin_task`."""
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]: ...
 
@@ -109,7 +109,7 @@ class EventStream(Generic[Output]):
             self._follow(event)
             return event
         self._is_over = True
-        self._events.put_nowait(event)  # for whoever else reads
+        self._events.put_nowait(event)  # for other readers
         self._task.result()  # raises what the run raised
         raise StopAsyncIteration
 
@@ -187,7 +187,7 @@ class EventStream(Generic[Output]):
 
 
 class _PlainLoop:
-    """A plain `async for` over a stream: nobody else has it, so it is gone, and the stream left, with the loop."""
+    """A plain `async for` over a stream. Nothing else refers to it, so leaving the loop leaves the stream."""
 
     def __init__(self, stream: EventStream[Any]) -> None:
         self._stream = stream
@@ -210,4 +210,4 @@ def _ended(
     running.close()  # a task that is cancelled before its first step never comes to do it
     events.put_nowait(_End())
     if not task.cancelled():
-        task.exception()  # raised to whoever still reads; nobody's after that
+        task.exception()  # the reader gets it, if there is one

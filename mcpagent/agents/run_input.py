@@ -1,4 +1,4 @@
-"""`Given`: what a run is given, read and checked."""
+"""`Given`: the input of a run, read and validated."""
 
 from __future__ import annotations
 

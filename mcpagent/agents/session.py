@@ -108,9 +108,9 @@ class Session(WaysToAsk[Deps]):
     async def compact(self, keep: str = "") -> ConversationCompacted | None:
         """Let the model summarise the messages before the last question; later requests contain the summary instead.
 
-        `messages` stays complete. `keep` says what the summary must contain above all. Returns None if there is nothing
-        to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not allow it or
-        ends it, and the errors of `ask`.
+        `messages` stays complete. `keep` is the topic that the summary must cover above all. Returns None if there is
+        nothing to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not
+        allow it or ends it, and the errors of `ask`.
         """
         return await self._runtime.compact(keep)
 

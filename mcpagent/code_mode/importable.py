@@ -1,4 +1,4 @@
-"""The tools of a conversation as functions of modules: which a program may import, and what it is told of each."""
+"""The tools of a conversation as functions of modules: the importable ones, and the description of each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def known_places(session: SessionTools, places: Places) -> Places:
 
 
 async def find_places(session: SessionTools, places: Places) -> None:
-    """Gives all known tools their places, of many beside the loop."""
+    """Assign an import path to all known tools, in a worker thread if there are many."""
     await beside_loop(
         lambda: places.add_known(session.known), is_much=len(session.known) > _MANY
     )
@@ -126,7 +126,7 @@ def _stub(tool: Tool, function: str) -> Stub:
 
 @dataclass(frozen=True, slots=True)
 class _StubKey:
-    """A tool by what it is, not by its value: schemas have no hash."""
+    """A tool by its identity, not by its value: schemas have no hash."""
 
     tool: Tool
     function: str

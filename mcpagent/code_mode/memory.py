@@ -52,7 +52,7 @@ _BEHIND_LENGTH = re.compile(r"(x.|y..)([\w.-]{16,})", re.ASCII | re.DOTALL)
 @dataclass(frozen=True, slots=True)
 class Underway:
     """A program that waits for calls: `call_id` is the call that runs it, at this `place` of the conversation, since
-    models may give an id twice; `snapshot` is the sandbox as it stands."""
+    models may use an ID twice; `snapshot` is the dumped sandbox."""
 
     call_id: str
     place: int
@@ -166,7 +166,7 @@ class Memory:
         return list(found)
 
     def mark(self, place: int) -> None:
-        """Keep the variables as they are now for a rewind to behind this place."""
+        """Save the current variables for a rewind to after this position."""
         now = ProgramVariables(place, self.state, self.context, self.modules)
         marked = [now]
         room = MAX_KEPT - now.size
@@ -180,10 +180,10 @@ class Memory:
         self.earlier = tuple(reversed(marked))
 
     def rewind(self, length: int, calls: Sequence[ToolCall], place: int) -> None:
-        """Restore the variables as they were after so many messages.
+        """Restore the variables of the state after so many messages.
 
-        Of programs that were under way, or ended last, those stay that these calls at this place run: another call
-        there may have the ID of one that was taken back.
+        A program in progress, or the last ended one, stays only if one of these calls at this place runs it: another
+        call there may have the ID of a rewound one.
         """
         left = tuple(one for one in self.earlier if one.place < length)
         if left != self.earlier:
@@ -211,7 +211,7 @@ class Memory:
             self.ended = None
 
     def take(self, other: Memory) -> None:
-        """Becomes what the other one is; what is a secret stays as it is here."""
+        """Copy the state of the other memory, but keep this one's secrets."""
         for one in fields(self):
             if one.name != "store_key":
                 setattr(self, one.name, getattr(other, one.name))
@@ -322,7 +322,7 @@ class Memory:
         ) if part is not None else None
 
     def leave(self, underway: Underway, part: _Part | None) -> None:
-        """Keep the program as it is now; `part` is the result of `prepared`, if that was called."""
+        """Save the current state of the program; `part` is the result of `prepared`, if that was called."""
         self.underway = underway
         if part is not None:
             self._parts["underway"] = part

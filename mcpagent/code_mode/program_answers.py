@@ -165,7 +165,7 @@ async def finished(
             error,
         )
         await job.make_ready()
-        with suppress(SessionStoreError):  # whoever writes next ends the run for it
+        with suppress(SessionStoreError):  # the next write ends the run for it
             await job.run.keep()
     return ToolOutput(
         (Text(text or NOTHING_SHOWN),),
@@ -176,9 +176,9 @@ async def finished(
 
 
 async def _failure(job: Job, failed: Failed, number: int | None) -> str:
-    """The exception, the lines of the program that led to it, and the values of the variables in the first of these.
+    """Return the exception, the lines of the program that led to it, and the variables of the first of these lines.
 
-    `number`: the statement that ended with it. What a coroutine raises that `gather` runs has no line there.
+    `number`: the statement that ended with it. An exception of a coroutine that `gather` runs has no line there.
     """
     program = job.program
     lines = program.lines

@@ -99,7 +99,7 @@ class Job:
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
 
     async def make_ready(self) -> None:
-        """Writes out what of it is kept next, beside the loop where that is much."""
+        """Write out the part of the memory that is stored next, in a worker thread if it is large."""
         if self.is_kept and self.memory.is_large:
             await asyncio.to_thread(self.memory.to_json, self.run.context.thread_id)
 
@@ -172,8 +172,10 @@ def waiting_inner(
 
 
 async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ...]:
-    """Makes the calls that the program waits for, all at the same time, until it ends; or until nothing is left but
-    calls that wait for an answer beyond this run, which it then gives."""
+    """Make the calls that the program waits for, all at the same time, until the program ends.
+
+    If only calls remain that wait for an answer beyond this run, return those.
+    """
     running: dict[int, asyncio.Task[_Answer]] = {}
     pending: dict[int, PendingCall] = {}
     try:
@@ -231,7 +233,7 @@ async def _some_answers(
 async def _leave_underway(
     job: Job, asked: Sequence[AskedCall], snapshot: bytes, counted: Collection[int]
 ) -> None:
-    """Keeps the program as it stands at these calls. Those of them that were counted are counted again later."""
+    """Save the state of the program at these calls. Calls that were counted are counted again later."""
     calls = job.calls - sum(1 for one in asked if one.path and one.id in counted)
     printed = job.before + job.sandbox.printed
     underway = Underway(
@@ -245,7 +247,7 @@ async def _leave_underway(
         known_before=job.known_before,
     )
     part = None
-    if job.is_kept:  # beside the loop: what is searched for secrets may be much
+    if job.is_kept:  # in a worker thread: the search for secrets may take long
         part = await asyncio.to_thread(
             job.memory.prepared, underway, job.run.context.thread_id
         )
@@ -421,7 +423,7 @@ def has_journaled_calls(run: AgentRun) -> bool:
 
 
 def _read(function: Function, text: str) -> dict[str, Any] | str:
-    """The arguments on the wire; a text says what is wrong with them."""
+    """Return the arguments on the wire; a text if they are invalid, with the problem."""
     try:
         arguments = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:

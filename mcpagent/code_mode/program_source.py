@@ -98,7 +98,7 @@ class Program:
         return b"\n".join([*lines[: line - 1], lines[line - 1][:column]]).decode()
 
     def line_of(self, line: int) -> int:
-        """The line that this line of what is `fed` was."""
+        """Return the source line of this line of the `fed` text."""
         begins = (begin for begin, _ in _begins(self.tree.body) if begin is not None)
         return line - sum(
             1 for added, begin in enumerate(begins) if begin + added < line
@@ -190,7 +190,7 @@ def assigned_names(source: str) -> list[str]:
 def bound_names(
     body: Iterable[ast.AST], *, only_variables: bool = False
 ) -> tuple[str, ...]:
-    """The names that statements bind where they stand, in order: variables, functions, classes, imports."""
+    """Return the names that statements bind at their own level, in order: variables, functions, classes, imports."""
     named: list[str] = []
     waiting: list[ast.AST] = [*reversed([*body])]
     while waiting:
@@ -232,7 +232,7 @@ def _body(source: str) -> list[ast.stmt]:
 
 
 def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
-    """Source by which a type checker knows these variables, whatever they are, and knows that others are gone."""
+    """Return source that declares these variables to a type checker, of any type, and that others are gone."""
     return "".join(
         [
             *(f"{name} = {KEPT}()\n" for name in names),
@@ -275,7 +275,7 @@ def _begin(node: ast.stmt) -> tuple[int, int]:
 
 
 def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
-    """The line that each begins, None for one that stands behind another."""
+    """Return the line that each begins, None for a statement on the line of another."""
     end = 0
     for node in body:
         line, _ = _begin(node)
@@ -284,10 +284,11 @@ def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
 
 
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
-    """The source as the sandbox gets it, with a line more before each statement (`Program.line_of`).
+    """Return the source for the sandbox, with an extra line before each statement (`Program.line_of`).
 
-    In place of imports from `tools` stand values of the sandbox's own (`functions`: what each module has, as sources),
-    the value of the last expression is kept, and at any time it is known which statement runs. Raises `ProgramError`.
+    Values of the sandbox replace imports from `tools` (`functions`: the members of each module, as sources). The
+    program stores the value of its last expression, and at any time the number of the running statement. Raises
+    `ProgramError`.
     """
     edits: list[tuple[int, int, str]] = []
     offsets = _offsets(program.source)
@@ -315,7 +316,7 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
         last = program.tree.body[-1]
     if isinstance(last, ast.Expr):
         text = ast.get_source_segment(program.source, last) or "None"
-        # Behind the last expression nothing but `;` or a comment can stand.
+        # After the last expression, only `;` or a comment can follow.
         end = offsets[last.end_lineno or last.lineno] - 1
         edits.append(
             (offsets[last.lineno - 1] + last.col_offset, end, f"{LAST} = ({text}\n)")

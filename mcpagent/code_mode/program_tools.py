@@ -61,7 +61,7 @@ def program_tools(
             ordered=True,
             checks_arguments=True,
         ),
-        # Its calls have limits of their own, and are counted; a person may think for long.
+        # Its calls have their own limits, and are counted; a person may think for long.
         Tool(
             run,
             partial(run_code, session, memory, options),
@@ -127,7 +127,7 @@ async def _search(
     names = [
         match.tool.name for match in result.matches if match.tool.name in session.known
     ]
-    # What a server wrote may take a while to be put into stubs.
+    # Stubs of third-party schemas may take a while.
     modules = await asyncio.to_thread(functions_of, session, memory.places, names)
     lines = []
     if result.error:

@@ -1,4 +1,4 @@
-"""`run_code`: a program is checked, run, and answered with what it showed; or left until its calls are answered."""
+"""`run_code`: check and run a program, and return its output; or save it until its calls are answered."""
 
 from __future__ import annotations
 

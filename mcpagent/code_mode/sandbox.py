@@ -1,8 +1,8 @@
-"""The seam to the interpreter (`pydantic-monty`): one program in a worker process, driven from a thread of its own.
+"""The seam to the interpreter (`pydantic-monty`): one program in a worker process, driven from a separate thread.
 
-Values cross as JSON text alone, which is made and read inside the sandbox: what a program passes around, however large
-or entangled, is never built as objects in this process. Of `pydantic-monty` the synchronous interface is used: with
-the asynchronous one of 1.4.0 a process is aborted at its end, four times of ten.
+Values cross as JSON text alone, which the sandbox makes and reads: values of a program, however large or nested, never
+become objects in this process. Of `pydantic-monty` the synchronous interface is used: with the asynchronous one of
+1.4.0 a process is aborted at its end, four times of ten.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _starting = threading.Lock()
 
 @contextlib.contextmanager
 def _without_terminal() -> Iterator[None]:
-    """Workers that start in here have no standard error: what a worker says as it ends is told as an exception."""
+    """Start workers without standard error: the last words of a worker arrive as an exception."""
     with _starting, contextlib.ExitStack() as exits:
-        with contextlib.suppress(OSError):  # of a process that has none itself
+        with contextlib.suppress(OSError):  # in a process without standard error
             if os.get_inheritable(2):
                 os.set_inheritable(2, False)
                 exits.callback(os.set_inheritable, 2, True)
@@ -85,7 +85,7 @@ class AskedCall:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The program goes on when one of these calls is answered; `asked` are all it has made and not had answered."""
+    """The program continues when one of these calls is answered; `asked` are all its unanswered calls."""
 
     asked: tuple[AskedCall, ...]
     snapshot: bytes = b""
@@ -181,7 +181,7 @@ class Sandbox:
                 exits, given, type_check=True, type_check_format="json"
             )
             try:
-                # Our own import comes first: the program has been checked when it is asked for, and nothing has run.
+                # Our own import comes first: when it arrives, the program is checked and nothing has run.
                 snapshot: Any = session.feed_start(f"import {CALLS}\n{source}")
                 while (
                     isinstance(snapshot, monty.FunctionSnapshot)
@@ -322,7 +322,7 @@ class Sandbox:
         return await self._do(fed)
 
     async def dumped(self) -> bytes:
-        """The variables, for the next program; nothing where they are gone."""
+        """Return the dumped variables, for the next program; empty if they are gone."""
 
         def dump() -> bytes:
             import pydantic_monty as monty
@@ -382,7 +382,7 @@ class Sandbox:
         return ""
 
     def _advanced(self, snapshot: Any) -> Step:
-        """Goes on until the program ends or only answers can let it go on."""
+        """Run until the program ends or needs answers to continue."""
         import pydantic_monty as monty
 
         while not isinstance(snapshot, monty.MontyComplete):

@@ -49,8 +49,8 @@ _SCALARS = {
 class Stub:
     """The stub of a function for the type checker, and the name of each keyword on the wire.
 
-    `classes` are the TypedDicts that `signature` names. `droppable` are keywords whose None means that they are left
-    out. `description` is one printable line that a docstring can hold.
+    `classes` are the TypedDicts that `signature` names. `droppable` are keywords that a call omits if they are None.
+    `description` is one printable line that a docstring can hold.
     """
 
     function: str
@@ -75,7 +75,7 @@ class Stub:
         return "\n".join((*self.classes, f"{self.signature}:", doc))
 
     def wire_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON arguments of a call that was written by the stub; keywords it does not have stay as they are."""
+        """The JSON arguments of a call that was written by the stub; unknown keywords stay unchanged."""
         return {
             self.keywords.get(name, name): value
             for name, value in arguments.items()
@@ -325,7 +325,7 @@ class _Types:
         return name
 
     def _free_name(self, hint: str) -> str:
-        """A class name that is not taken; "" where there are too many already."""
+        """Return an unused class name; "" if there are too many already."""
         if len(self.classes) >= _MAX_CLASSES:
             return ""
         base = f"{self.prefix}{_class_name(hint)}"[:50]

@@ -413,7 +413,7 @@ class _Reader:
     def timeouts(self) -> dict[str, float]:
         found = {key: float(value) for key, value in self.read(*SECONDS_KEYS).items()}
         if "timeout" in self.values:
-            # Clients disagree on the unit of the bare key; nobody waits 1000 seconds, nor 999 milliseconds.
+            # Clients disagree on the unit of the bare key; 1000 seconds or 999 milliseconds are implausible.
             value = float(self.value("timeout"))
             if value >= 1000:
                 found["timeout_seconds"] = value / 1000

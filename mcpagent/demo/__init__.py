@@ -1,7 +1,7 @@
-"""The bundled demo MCP server: what `mcpagent chat` talks to when nobody has configured a server yet.
+"""The bundled demo MCP server, which `mcpagent chat` uses if no server is configured yet.
 
 About eighty small tools that really work, need no network and change nothing outside the server's own memory. Each
-public function of a `*_tools` module is a tool, in the order in which they stand there.
+public function of a `*_tools` module is a tool, in source order.
 """
 
 from __future__ import annotations

@@ -61,12 +61,12 @@ def create_analysis_toolset(
     tool_name: str = "analyze",
     code_mode: CodeMode | None = None,
 ) -> FunctionToolset:
-    """A toolset with one tool: `analyze(task, document_name?)` gives an `AnalysisResult` as JSON.
+    """Return a toolset with one tool: `analyze(task, document_name?)` returns an `AnalysisResult` as JSON.
 
-    Each call is a run of an agent of its own (`model` as for `Agent`), in code mode, with the limits, the approvals and
-    the cancellation of the run that calls it. Its programs can list, read and search the documents, those alone that
-    `base_filter` takes by name, and with a `document_name` that one. `documents` is a store, or texts by name. Raises
-    `ConfigError` for what is none, and where `mcpagent[code]` is not installed.
+    Each call is a run of a separate agent (`model` as for `Agent`), in code mode, with the limits, the approvals and
+    the cancellation of the run that calls it. Its programs can list, read and search the documents, only those whose
+    names `base_filter` accepts, and only `document_name` if it is set. `documents` is a store, or texts by name. Raises
+    `ConfigError` for invalid `documents`, and if `mcpagent[code]` is not installed.
     """
     expect("code_mode", code_mode, (CodeMode, NoneType), "CodeMode(...)")
     if base_filter is not None and not callable(base_filter):

@@ -1,4 +1,4 @@
-"""Documents by name: where they come from, and which of them a task may see."""
+"""Documents by name: their source, and the ones that a task may read."""
 
 from __future__ import annotations
 

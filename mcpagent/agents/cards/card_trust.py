@@ -79,7 +79,7 @@ def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
 
 
 def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]:
-    """Variables stand as their values, but for secrets, which stand as they are written."""
+    """Variables appear as their values; secrets appear as references, as in the file."""
     told = CARD_VARIABLE.sub(
         lambda match: (
             match[0]

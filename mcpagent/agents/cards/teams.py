@@ -49,7 +49,7 @@ class Team:
 def read_team(
     card: str | Path | AgentCard, environ: Mapping[str, str] | None = None
 ) -> Team:
-    """The card of a file, or of a folder, and all it can reach, as they are now. Raises `CardError`."""
+    """Read the card of a file or folder, and all cards that it can reach. Raises `CardError`."""
     cards = reachable(card if isinstance(card, AgentCard) else card_at(card))
     return Team(
         cards, {name: card_servers(item, environ) for name, item in cards.items()}

@@ -1,4 +1,4 @@
-"""Writes agent cards: only what is set, always in the same order, `${VAR}` as it was read."""
+"""Write agent cards: only fields that are set, always in the same order, with `${VAR}` unexpanded."""
 
 from __future__ import annotations
 

@@ -229,13 +229,13 @@ def add_server(
     entry = entry_of(new) | _own_folder(new, file, options.folder)
     file.with_entry(
         new.name, entry
-    )  # what cannot be written is said before a secret is asked for
+    )  # a file that cannot be written is reported before the question for a secret
     _store_secrets(options, new.secret, terminal)
     file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
     for server in load_configuration(options).enabled:
         if (
             server.name == new.name
-        ):  # whoever typed the command need not be asked whether it may run
+        ):  # the user who typed the command has consented to it
             remember_added(server, options)
     _report_added(options, terminal, file, new.name, entry)
     return ExitCode.OK

@@ -13,7 +13,7 @@ from mcpagent.values.messages import BinaryBlock, Image
 
 
 class KeptOutputs(MemoryShelf):
-    """The outputs of one session of a store. What the store does not take is kept in memory."""
+    """The outputs of one session of a store. Outputs that the store does not accept stay in memory."""
 
     def __init__(self, store: Sessions, session: str) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class KeptOutputs(MemoryShelf):
         return without_secrets(text)
 
     async def put(self, output: LargeOutput, tool: str) -> None:
-        """Writes it down before its short form is; whoever writes next is told what is wrong with the store."""
+        """Store the output before its preview; the next write reports an error of the store."""
         binaries = [[image.media_type, image.data] for image in output.images]
         binaries += [
             [block.media_type, block.data, block.address] for block in output.blocks

@@ -20,7 +20,7 @@ def is_address(where: object) -> TypeGuard[str]:
 
 
 def file_meant(where: str | Path | None, name: str, environ: Mapping[str, str]) -> Path:
-    """The file that is meant, absolute; None: the one of this name in the user's data folder.
+    """Return the absolute path of the file; None: the file of this name in the user's data folder.
 
     Raises `ConfigError` for the address of another kind of database, and for no name at all.
     """

@@ -1,8 +1,8 @@
 """Sessions in a PostgreSQL database, for many machines: extra `mcpagent[postgres]`, psycopg 3.
 
 All of it is in the schema `mcpagent`. A process holds its sessions by an advisory lock of its connection, which the
-server gives back when the connection ends, in whatever way; so the address has to be that of the server, or of a pool
-that keeps a connection for its client.
+server releases when the connection ends in any way; so the address has to be that of the server, or of a pool that
+keeps a connection for its client.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class PostgresStore(SqlStore):
 
         try:
             connection = self._opened()
-            # What is read is read as of one moment.
+            # All reads see the state of one moment.
             connection.execute(
                 "BEGIN" if writes else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
             )
@@ -295,7 +295,7 @@ class PostgresStore(SqlStore):
         return int(self.execute("SELECT version FROM store_version")[0][0])
 
     def _migrate(self) -> None:
-        """To the version of this code, in one transaction: whatever happens, there is the old one or the new one."""
+        """Migrate to the version of this code, in one transaction: the result is always the old or the new version."""
         assert self._connection is not None
         with self._connection.transaction():
             self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATING,))
@@ -340,11 +340,11 @@ class PostgresStore(SqlStore):
     # -- who is alive -------------------------------------------------------------------------------------------------
 
     def be_alive(self, token: str) -> None:
-        """Take a lock whose number is made of the token, for as long as the connection lasts."""
+        """Take a lock whose number derives from the token, for as long as the connection lasts."""
         self.execute("SELECT pg_advisory_lock(?)", (_number(token),))
 
     def is_alive(self, token: str) -> bool:
-        """Return whether its lock is taken; two that look at the same time are not in each other's way."""
+        """Return whether another connection has its lock; two concurrent checks do not disturb each other."""
         return not self.execute(
             "SELECT pg_try_advisory_xact_lock_shared(?)", (_number(token),)
         )[0][0]
@@ -352,7 +352,7 @@ class PostgresStore(SqlStore):
     # -- searching, checking ------------------------------------------------------------------------------------------
 
     def add_words(self, session: str, key: str, words: str) -> None:
-        """Make the words of an entry searchable, folded as in SQLite, whatever the database's language."""
+        """Make the words of an entry searchable, folded as in SQLite, independent of the database's language."""
         self.execute(
             "INSERT INTO words(session, key, words, searched) VALUES(?, ?, ?, to_tsvector('simple', ?))",
             (session, key, words, " ".join(_folded_words(words))),
@@ -497,7 +497,7 @@ def _number(token: str) -> int:
 
 
 def _folded_words(text: str) -> list[str]:
-    """Its words without accents, in small letters; the end of a long text is left out."""
+    """Return the words without accents, in lower case; the end of a long text is omitted."""
     plain = unicodedata.normalize("NFKD", text[:MAX_SEARCHED]).casefold()
     return _WORD.findall(
         "".join(letter for letter in plain if not unicodedata.combining(letter))

@@ -23,15 +23,14 @@ _running: set[Worker] = set()
 class Worker:
     """A thread that runs work from a lock-free queue, so that a finalizer can add work wherever it runs.
 
-    `at_end` runs last. `regularly` runs every `seconds`, between other work. The thread lives until `end`, whoever has
-    it.
+    `at_end` runs last. `regularly` runs every `seconds`, between other work. The thread lives until `end`.
     """
 
     def __init__(self, at_end: _Item, regularly: _Item, seconds: float) -> None:
         self._items: SimpleQueue[_Item | None] = SimpleQueue()
         self._at_end, self._regularly, self._seconds = at_end, regularly, seconds
         self._due = time.monotonic() + seconds
-        # Else the end of the interpreter would wait for it before anything could tell it to end.
+        # Else the end of the interpreter would wait for it before anything could ask it to end.
         self._thread = Thread(target=self._work, name="mcpagent-sessions", daemon=True)
         _running.add(self)
         self._thread.start()
@@ -45,7 +44,7 @@ class Worker:
                 return
             try:
                 future.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            except BaseException as error:  # noqa: BLE001 - the waiter gets it
                 future.set_exception(error)
 
         self._items.put(item)
@@ -56,7 +55,7 @@ class Worker:
         self._items.put(work)
 
     def end(self) -> None:
-        """Lets it end when all is done; whoever wants to know when calls `join`."""
+        """Let the thread end after all work; call `join` to wait for that."""
         self._items.put(None)
 
     def join(self) -> None:

@@ -1,7 +1,7 @@
 """Spans under way, and the metrics that they end in.
 
 The current span is that of OpenTelemetry's own context. So spans of the caller's program are above ours, and those of a
-tool function and of the HTTP client below them. The MCP SDK tells servers the current span.
+tool function and of the HTTP client below them. The MCP SDK sends servers the current span.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ def _plain(line: str) -> str:
 
 
 def _code(name: str) -> str:
-    """A name as it is, and no markup, link or picture."""
+    """Return a name verbatim, without effect as markup, link or picture."""
     return f"`{name.replace('`', ' ') or '(no name)'}`"
 
 

@@ -91,7 +91,7 @@ class CalledTool:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """The tools that an answer could call, where they are others than those of the answer before."""
+    """The tools that an answer could call, if they differ from those of the previous answer."""
 
     names: tuple[str, ...]
     added: tuple[str, ...]
@@ -123,7 +123,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A question and what followed; number 0 has none: it is what stands before the first."""
+    """A question and what followed; number 0 has no question: it precedes the first one."""
 
     number: int
     question: tuple[Part, ...] = ()
@@ -190,7 +190,7 @@ class Transcript:
 
     @property
     def questions(self) -> list[Turn]:
-        """The turns that somebody asked for."""
+        """The turns that have a question."""
         return [turn for turn in self.turns if turn.number]
 
     @property
@@ -225,7 +225,7 @@ class Transcript:
         return Spent(usage, sum(step.dollars or 0.0 for step in steps), known)
 
     def facts(self) -> dict[str, str]:
-        """When, where, with what, and what it took, as words by name; what is not known is left out."""
+        """Return time, folder, model and cost, as texts by name; unknown facts are omitted."""
         info, calls = self.session.info, self.calls
         models = dict.fromkeys(answer.model for answer in self.answers if answer.model)
         wrong = sum(
@@ -498,7 +498,7 @@ _FIXED = frozenset({"type", "role", "error", "protocol", "kind", "media_type"})
 
 
 def _hidden(value: _T) -> _T:
-    """The value with every text in it redacted, also keys of JSON data; images stay as they are."""
+    """The value with every text in it redacted, also keys of JSON data; images stay unchanged."""
     clean: Any = value
     match value:
         case str():

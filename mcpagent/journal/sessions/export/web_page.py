@@ -1,7 +1,7 @@
-"""A conversation as one page of HTML: no script, nothing from elsewhere, and no markup of what others wrote.
+"""A conversation as one page of HTML: no script, no external resource, and no third-party markup.
 
-Every text goes through `_el`, which takes out what cannot be seen and escapes the rest; only what it made itself, and
-what `_rendered` makes of an answer's Markdown, stays as it is.
+Every text goes through `_el`, which removes invisible characters and escapes the rest. Only its own output, and the
+HTML that `_rendered` makes from an answer's Markdown, stays unchanged.
 """
 
 from __future__ import annotations
@@ -443,7 +443,7 @@ def _reader() -> MarkdownIt:
 
 
 def _harmless(token: Token) -> None:
-    """Leaves of its attributes the address of a link; headings stand below ours."""
+    """Remove all attributes except the address of a link; put headings below ours."""
     href = str(token.attrs.get("href", ""))
     start = token.attrs.get("start")
     token.attrs, token.info, token.meta = {}, "", {}
