@@ -107,7 +107,7 @@ class ApiFormat(ABC):
     def read_answer(
         self, answer: Mapping[str, Any], request: ModelRequest
     ) -> ModelResponse:
-        """Return the provider's answer as ours, with where it is from and the tools that its own search found."""
+        """Return the provider's answer as ours, with its origin and the tools that its own search found."""
         response = self._read(answer, request)
         message = replace(response.message, origin=self.origin)
         return replace(response, message=with_found(message, request, self.found_names))

@@ -259,9 +259,7 @@ class HttpModel(ApiFormat):
         kept = self._with_output(kept, request)
         extra = request.settings.extra
         theirs = extra.get("tools")
-        if isinstance(
-            theirs, list
-        ):  # before ours, so that what is found later stands at the end
+        if isinstance(theirs, list):  # before ours, so that tools found later come last
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
         return self.wellformed(self.fitted({**kept, "stream": True, **extra}))
 
@@ -287,7 +285,7 @@ class HttpModel(ApiFormat):
         )
 
     def accepted_files(self) -> frozenset[str]:
-        """Return the inputs beside text that the model accepts: "image", "pdf", "audio"."""
+        """Return the inputs other than text that the model accepts: "image", "pdf", "audio"."""
         return self.endpoint.accepts - self.server().group("input").keys()
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
@@ -445,7 +443,7 @@ class HttpModel(ApiFormat):
         return self.target.base_url.rstrip("/") != self.usual_url
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """Return the form of the request; elsewhere, possible calls written as text are shown only if they are none.
+        """Return the form of the request; elsewhere, text that may be a call is shown only if it turns out to be text.
 
         Emits one notice for each unsupported setting.
         """
@@ -474,7 +472,7 @@ class HttpModel(ApiFormat):
                 return textual_way(request, emit)
             return AskedWay(request, emit)
         match self.output_way(request, can_call=can_call):
-            case "native":  # JSON is no call then, whatever it looks like
+            case "native":  # JSON is never a call then
                 return AskedWay(request, emit)
             case "tool":
                 return submitted_way(
@@ -582,7 +580,7 @@ class HttpModel(ApiFormat):
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
         """True if the failure names a part of the request that can be left out, which later requests then omit.
 
-        Such a part is an extra requested beside the answer, reasoning of the history, or the field of a setting.
+        Such a part is an extra of the answer, reasoning of the history, or the field of a setting.
         """
         body = self.request_body(request)
         if named := refused_option(failure, body):
@@ -624,10 +622,10 @@ class HttpModel(ApiFormat):
         return self._learned
 
     def learn(self, failure: Failure | None = None, /, **found: FactValue) -> bool:
-        """Note what was found out, with the failure as its evidence. True, so that a failure can be told with it.
+        """Record facts, with the failure as their evidence. Returns True, so that the caller can return it.
 
-        What a failure taught is kept for other processes once the request that heeds it succeeds (`confirm`), and is
-        forgotten if that fails too (`forget_untried`).
+        A fact is stored for other processes once a request that heeds it succeeds (`confirm`), and is forgotten if that
+        fails too (`forget_untried`).
         """
         now = (self._cache.now if self._cache is not None else self._now)()
         evidence = ""
@@ -903,7 +901,7 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
 
 
 def _schema_key(request: ModelRequest) -> str:
-    """Return what stands for the schema of an answer among what was learned."""
+    """Return the key of an answer's schema among the learned facts."""
     return sha256(schema_text(request).encode("utf-8", "replace")).hexdigest()[:16]
 
 

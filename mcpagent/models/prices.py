@@ -58,9 +58,7 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
                 usage.web_searches
                 and getattr(priced.model_price, "web_searches_kcount", None) is None
             ):
-                return (
-                    None  # the table says nothing of them, and would take them for free
-                )
+                return None  # the table has no price for them, and would count them as free
             return float(priced.total_price)
     return None
 

@@ -1,4 +1,4 @@
-"""Joins the sections of the system prompt that apply. The words themselves are the `.md` files beside this one."""
+"""Join the applicable sections of the system prompt. The texts themselves are the `.md` files in this folder."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def category_line(
 ) -> str:
     """Return `- github (issues, pull requests, repositories), 35 tools`, of so many tokens at most.
 
-    The description may be a server's own words: it is cut between words, and what could pass for markup or close the
-    brackets is taken out, so that it stays data inside the prompt. The name and the number are never left out.
+    The description may be a server's own words: it is cut between words, and characters that could pass for markup or
+    close the brackets are removed, so that it stays data inside the prompt. The name and the number always stay.
     """
     about = _line(_line(description, 1_000).translate(_MARKUP), MAX_CATEGORY_CHARACTERS)
     if tools == 1:
@@ -145,7 +145,7 @@ def program_words(name: str) -> str:
 
 
 def built_in_instructions() -> str:
-    """Return the instructions of an agent that has none of its own."""
+    """Return the instructions of an agent without its own instructions."""
     return _words("assistant").template
 
 
@@ -170,7 +170,7 @@ def progress_note(
     results: Sequence[tuple[str, Mapping[str, Any], str]],
     missing: Sequence[str],
 ) -> str:
-    """Return what a small model is told in the middle: the question, the last results, and the missing parts.
+    """Return the note for a small model during a run: the question, the last results, and the missing parts.
 
     Args:
         question: The prompt that is being answered.
@@ -211,7 +211,7 @@ def asks_for_summary(text: str) -> bool:
 
 
 def piece_words(summary: str, transcript: str, note: str) -> str:
-    """The same for a part of a conversation that is too long to be sent as it was; both texts are data."""
+    """Return the same for a part of a conversation that is too long to be sent unchanged; both texts are data."""
     before = ""
     if summary:
         before = fenced(summary, "Summary of what came before it")
@@ -223,7 +223,7 @@ def piece_words(summary: str, transcript: str, note: str) -> str:
 
 
 def summary_words(summary: str) -> str:
-    """Return the text that replaces messages that are no longer sent; "": there is no summary of them."""
+    """Return the text that replaces messages that are no longer sent; "": there is no summary."""
     if not summary:
         return _words("left_out").template
     return _words("summary").substitute(summary=fenced(summary))

@@ -127,7 +127,7 @@ class Tally:
     has ended by itself, with an answer or with pending calls (`pending`); `finished` is that end. `earlier` is the use
     of a process that ended while it worked on the same question, which counts for the limits. `clock` has the seconds.
     `reached` is the limit that ends the run. `repeats` follows its calls; `missing` are the parts of the question that
-    the model was last told are missing. `trace` names its trace for a later run.
+    the last note to the model listed as missing. `trace` names its trace for a later run.
     """
 
     spent: Spent = field(default_factory=Spent)
@@ -184,7 +184,7 @@ class Middleware:
     """A middleware of the pipeline: context managers around the parts of a run. This base class adds nothing.
 
     Each is entered before the part and left after it, in the order of the list. A middleware that calls `settle` of a
-    step or call keeps the ones behind it, and the part itself, from being entered. Those before it are left as usual.
+    step or call keeps the ones behind it, and the part itself, from being entered. The earlier ones exit as usual.
 
     `Stop` ends the run. It may be raised in every part but `around_run`, and its `final_note` counts in every part but
     `around_turns`. Calls that have begun keep their results; all others get one that says that they were not run. Any
@@ -243,8 +243,8 @@ _Around: TypeAlias = AbstractAsyncContextManager[None]
 class Pipeline:
     """An ordered list of middleware.
 
-    Each attribute enters the context managers of that name of all items that have one. Once one of them settles the
-    step or call, the following ones are not entered.
+    Each attribute enters the context managers of that name of all items that have one. Once one settles the step or
+    call, the following ones are not entered.
     """
 
     def __init__(self, items: Sequence[Middleware] = ()) -> None:
@@ -372,12 +372,12 @@ class AgentRun:
 
     `refresh` updates the tools before each request. `answers` holds the answers to open calls by call ID. `parent` is
     the run whose call this run answers, as the tool `label`: its limits hold for both, and so does `budget`, the budget
-    of its session. `asking` is locked while a person is asked: one question at a time. `hints` are the policy for its
-    model. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if it
-    fails. `begins_at` is the position of the run's first message: the prompt, or an announcement before the prompt.
+    of its session. `asking` is locked during a question to a person: one question at a time. `hints` are the policy for
+    its model. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if
+    it fails. `begins_at` is the position of the run's first message: the prompt, or an announcement before the prompt.
     `provider_tools` are run by the model's provider. `of_call` counts the spending of agents within one call; it is
     None outside of a call. `limits` are those of this run. `large` stores large results. `pipeline` surrounds the parts
-    of the run; `observe` also makes the middleware of agents that are called in it and have none of their own.
+    of the run; `observe` also makes the middleware of called agents without their own.
     """
 
     context: RunContext[Any]
@@ -462,8 +462,11 @@ class AgentRun:
         return LEFT_AFTER_SECONDS / len(list(self.lineage))
 
     async def wait(self, settle: Callable[[float], Awaitable[float]]) -> None:
-        """Waits for servers. `settle` gets the seconds that the whole question has waited so far, with the agents that
-        it calls, and says how many more it did."""
+        """Wait for servers.
+
+        `settle` receives the seconds that the whole question has waited so far, with the agents that it calls, and
+        returns its own additional seconds.
+        """
         *_, question = self.lineage
         question.tally.waited_seconds += await settle(question.tally.waited_seconds)
 
@@ -511,7 +514,7 @@ class AgentRun:
 
     @contextmanager
     def asking_a_person(self) -> Iterator[None]:
-        """Stop the clocks while a person is asked, in this run and in the runs that it is part of."""
+        """Stop the clocks during a question to a person, in this run and in the runs that it is part of."""
         with ExitStack() as clocks:
             for run in self.lineage:
                 clocks.enter_context(run.tally.clock.standing())

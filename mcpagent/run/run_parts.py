@@ -66,8 +66,8 @@ class StepState:
     """A request to the model, and its response once there is one; a middleware may set the response itself.
 
     `build` makes the request when it is first needed: what comes before may still change the conversation. `is_final`:
-    the model is asked for its last answer, without calls. `is_shortened`: the request was too long, and the
-    conversation is shorter now, so it is made again.
+    the request is for the last answer, without calls. `is_shortened`: the request was too long, and the conversation is
+    shorter now, so the step builds it again.
     """
 
     build: Callable[[], tuple[ModelRequest, ToolOffer]]
@@ -93,7 +93,7 @@ class StepState:
         return ""
 
     def prepared(self) -> tuple[ModelRequest, ToolOffer]:
-        """Return the request as it is sent, and the tools that it offers."""
+        """Return the final request, and the tools that it offers."""
         if self._built is None:
             self._built = self.build()
         return self._built
@@ -104,7 +104,7 @@ class CallBatch:
     """The calls of one model message.
 
     `is_resumed`: an earlier run made them. `unfinished` is how many have no result and do not wait. `results` are those
-    of the batch in call order, once it is over. `stop` is the `Stop` that one of them raised.
+    of the batch in call order, once it is over. `stop` is the `Stop` that a call raised.
     """
 
     calls: Sequence[ToolCall]

@@ -47,7 +47,7 @@ def verdict(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
 
 
 async def verdict_beside(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
-    """`verdict` for an event loop, which goes on meanwhile if it takes long."""
+    """`verdict` for an event loop: a check that takes long runs in a worker thread."""
     from mcpagent.utilities.json_schema.schema_check import AT_ONCE, TooLongError
 
     if _is_small(arguments):
@@ -63,7 +63,7 @@ async def fitted(
 ) -> tuple[dict[str, Any], Verdict]:
     """The arguments to run a tool with, and whether they fit its schema.
 
-    Models write null for what they leave out. Where that does not fit, and without it they do, it is left out.
+    Models write null for optional arguments. If the arguments are valid only without such a null, it is removed.
     """
     found = await verdict_beside(schema, arguments)
     if not found.problem:
@@ -111,8 +111,8 @@ def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any
 
 
 def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
-    """The schemas that these stand for, references followed; each once, since unions of what refers to itself double
-    with each level."""
+    """Return the schemas that these refer to, references followed; each once, since recursive unions double with each
+    level."""
     found: dict[int, dict[str, Any]] = {}
     waiting = [*reversed(schemas)]
     while waiting:

@@ -85,7 +85,7 @@ def may_match(
         ]
     if not literal or not all(holding):
         return dict(tools)  # a word that is not indexed may be what matches
-    # A tool with a word holds all terms of that word, so the rarest of them is enough.
+    # A tool with a word holds all terms of that word, so the rarest term is enough.
     rarest = {min(ids, key=postings.count) for ids in holding}
     named = {number for number, tool in tools.items() if literal in tool.name.lower()}
     return {

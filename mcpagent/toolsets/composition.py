@@ -76,10 +76,10 @@ _MOST_MADE = 8
 class Composed:
     """Sources listed together, their tools changed by `change`; `label` names it in errors.
 
-    A change that looks at nothing but the tools (`is_pure`) is made again only when they differ: toolsets are listed
-    before each request, and unchanged values make that free. `named` are the names that the change is about, `defers`
-    says that it hides tools until they are found. One object may serve many agents at once: it is entered with the
-    first and left with the last of them.
+    A change that depends on the tools alone (`is_pure`) is repeated only when they differ: toolsets are listed before
+    each request, and unchanged values make that free. `named` are the names that the change is about, `defers` says
+    that it hides tools until they are found. One object may serve many agents at once: it is entered with the first and
+    left with the last agent.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Composed:
 
 
 def as_toolset(source: ToolSource) -> Toolset:
-    """The source as a toolset; raises `ConfigError` for what is none."""
+    """Return the source as a toolset. Raises `ConfigError` if it is no source."""
     if isinstance(source, ServerConfig):
         return _of_server(source)
     if isinstance(source, list | tuple):
@@ -315,9 +315,9 @@ class _Asking:
 
 
 def filtered(source: ToolSource, predicate: Filter) -> Composed:
-    """The tools for which `predicate(context, definition)`, sync or async, holds.
+    """Keep the tools for which `predicate(context, definition)`, sync or async, is true.
 
-    It is asked before each request to the model and again at each call. What it raises hides the tool.
+    The predicate runs before each request to the model and again at each call. An exception hides the tool.
     """
     expect_function("filtered", predicate, "context", "definition")
     asking = _Asking(predicate)
@@ -408,7 +408,7 @@ def approval_required(
 
 
 def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Composed:
-    """Tools that are hidden until the model has found them: all of them, or those named and no other.
+    """Hide tools until the model has found them: all tools, or only the named ones.
 
     A name that no tool has ends the start of an agent, or is a warning if the source lists other tools later on.
     """
@@ -488,7 +488,8 @@ async def _never(_arguments: dict[str, Any]) -> ToolOutput:
 class DynamicToolset(Toolset):
     """Tools from a factory `factory(context)`, asked once per run, or before each request with `per_step`.
 
-    What it gives is entered then, and left when the run ends; None means no tools. Between runs there are none.
+    The returned toolset is entered then, and left when the run ends; None means no tools. Between runs there are no
+    tools.
     """
 
     def __init__(self, factory: Factory, *, per_step: bool = False) -> None:

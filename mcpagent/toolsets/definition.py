@@ -1,4 +1,4 @@
-"""`RunOptions`: how an agent runs; `Definition`: what an agent is made of; `Owner`: what its sessions take of it."""
+"""`RunOptions`: options of runs; `Definition`: the parts of an agent; `Owner`: the interface for its sessions."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class RunOptions:
     also in other processes. A reached limit ends the run (`StopReason`, `LimitReached`). When the turns or tool calls
     are used up, the model must answer without calling. With tokens, dollars or seconds, the run ends with the answer so
     far, and makes no further request or call. A request in progress may exceed tokens and dollars; a request that takes
-    too many seconds is cut off, and its text so far stays. `tool_timeout_seconds` limits each call that has no limit of
-    its own. `settings` go with every request. A tool result of more than `large_result_tokens` (estimated) is
-    offloaded, and the model gets a preview and tools that read the rest; 0: never, None: 10,000, or the value of a
-    card. `compaction` sets how much of the model's window a conversation may take; with None it is never compacted, and
-    one that is too long is an error. `servers` are the options that all MCP servers share. `wrappers` are applied to
-    the model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one.
+    too many seconds is cut off, and its text so far stays. `tool_timeout_seconds` limits each call without its own
+    limit. `settings` go with every request. A tool result of more than `large_result_tokens` (estimated) is offloaded,
+    and the model gets a preview and tools that read the rest; 0: never, None: 10,000, or the value of a card.
+    `compaction` sets how much of the model's window a conversation may take; with None it is never compacted, and one
+    that is too long is an error. `servers` are the options that all MCP servers share. `wrappers` are applied to the
+    model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one.
     """
 
     limits: Limits = field(default_factory=Limits)

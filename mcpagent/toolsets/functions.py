@@ -66,13 +66,13 @@ def function_tool(
 
     Parameters need type annotations that pydantic understands; Google, NumPy and reST docstrings give the texts. A
     first parameter annotated `RunContext` gets the run's context and is not shown to the model. `defer_loading` True
-    hides the tool until it is found, False never does, None leaves it to the agent's tool search. `approval`: each
-    call needs approval, or each for which `(context, definition, arguments) -> bool` says so. `read_only` says what a
-    server says with `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and
-    the offline stand-in may make it. `safe_to_repeat`: a call may be made again of which nobody knows whether it ran,
-    since the process ended; None: if it is `read_only`. A result of more than `large_result_tokens` (estimated) is set
-    aside; 0: none is, None: as the agent's options say.
-    Raises `ConfigError` if the name is illegal, or a parameter cannot be described or passed by name.
+    hides the tool until it is found, False never does, None leaves it to the agent's tool search. `approval`: each call
+    needs approval, or each for which `(context, definition, arguments) -> bool` is true. `read_only` is a server's
+    `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and the offline
+    model may make it. `safe_to_repeat`: a call may be repeated if the process ended and it is unknown whether the call
+    ran; None: if it is `read_only`. A result of more than `large_result_tokens` (estimated) is offloaded; 0: never,
+    None: the threshold of the agent's options. Raises `ConfigError` if the name is illegal, or a parameter cannot be
+    described or passed by name.
     """
     given = locals()
     expect("tools", function, Callable, "functions and tools")
@@ -289,11 +289,10 @@ FunctionLike: TypeAlias = Callable[..., Any] | PythonFunction
 
 
 class FunctionToolset(Toolset):
-    """Functions, and tools already made of them, as a toolset.
+    """Functions, and tools already made from functions, as a toolset.
 
     `defer_loading`, `approval` and `read_only` apply to every function in it (see `function_tool`); a `Tool` keeps its
-    own.
-    `id` identifies its tools, whatever they are renamed to. `label` names it in errors. Raises `ConfigError` for a name
+    own. `id` identifies its tools, also after a rename. `label` names it in errors. Raises `ConfigError` for a name
     that comes twice.
     """
 
@@ -348,9 +347,7 @@ class FunctionToolset(Toolset):
             )
         place = listed_place(tool.definition)
         if place in self._tools:
-            put_together(
-                [(self.label, [tool, tool])]
-            )  # raises, with the words that say so everywhere
+            put_together([(self.label, [tool, tool])])  # raises the usual error
         self._tools[place] = tool
 
     async def tools(self) -> list[Tool]:

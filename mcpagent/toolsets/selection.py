@@ -16,7 +16,7 @@ from mcpagent.values.tools import Tool
 class Selection:
     """`servers` by name; `tools` as `server:tool` or `server:*` (fnmatch patterns on the server's own tool names).
 
-    Both None: everything. With `tools`, only what it names is taken, and only servers that it names are needed.
+    Both None: everything. With `tools`, only these tools are selected, and only their servers are needed.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class ServerSource:
         return servers.all_tools()
 
     async def __aenter__(self) -> ServerSource:
-        # A server that was closed is not opened again: whoever enters anew gets a new one.
+        # A closed server is not opened again: entering again creates a new one.
         self._servers = McpServers(
             ServersConfig((self.config,)),
             (self.config,),
@@ -71,5 +71,5 @@ class ServerSource:
         if servers is not None:
             self._left = (
                 servers.all_tools()
-            )  # whoever still calls them gets to know that the server is closed
+            )  # later calls report that the server is closed
             await servers.close()

@@ -1,4 +1,4 @@
-"""Names of tools that somebody wrote down, checked as soon as the tools can be known."""
+"""Configured tool names, checked as soon as the tools are known."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def unknown_name_line(tools: Iterable[Tool], name: str) -> str:
 
 
 class NamedTools:
-    """Names of tools that somebody wrote down, at `place`: one that no tool has is reported.
+    """Configured tool names, at `place`: names without a tool are reported.
 
-    As long as no run has begun, that is an error (`is_error`) or a warning, if all there will ever be is known; later a
-    warning, once a name. A source that lists nothing is not known yet.
+    Before the first run, that is an error (`is_error`) or a warning, if the tool list is complete; later it is a
+    warning, once per name. A source that lists nothing is not known yet.
     """
 
     def __init__(self, names: Collection[str], place: str, *, is_error: bool) -> None:

@@ -1,4 +1,4 @@
-"""The values a conversation is made of: messages and their parts, tool definitions, token usage.
+"""The values of a conversation: messages and their parts, tool definitions, token usage.
 
 All are frozen dataclasses that hold plain JSON data, so a history can be compared, saved and handed to
 another provider. `dump_messages` and `load_messages` are the only way to JSON and back.
@@ -143,7 +143,7 @@ class ResourceRequest(ToolDefinition):
 class Citation:
     """A source that the words of an answer name: a page's `url`, or "" of a file; third-party text, all of it.
 
-    `cited_text` is what it says there, if the provider told it.
+    `cited_text` is the cited passage, if the provider reported it.
     """
 
     url: str
@@ -227,7 +227,7 @@ class FileId:
 class File:
     """A file for a prompt, by its path: `ask(["Summarise this.", File("report.pdf")])`.
 
-    It is read when the question is asked, and becomes a part by its bytes: text, a picture, a document or a recording.
+    `ask` reads it, and turns it into a part by its bytes: text, a picture, a document or a recording.
     """
 
     path: str | PathLike[str]
@@ -244,7 +244,7 @@ FILE_PARTS = (Image, Document, Audio, ImageUrl, FileId)
 
 @dataclass(frozen=True, slots=True)
 class BinaryBlock:
-    """The bytes of a file that is stored beside the conversation: `media_type`, `data` in Base64, and its address.
+    """The bytes of a file that is stored outside of the conversation: `media_type`, `data` in Base64, and its address.
 
     It is no part of a message; the content names it.
     """
@@ -309,7 +309,7 @@ class ToolCall:
     type: Literal["tool_call"] = "tool_call"
 
     def copied(self) -> ToolCall:
-        """The call with arguments of its own, for code that may write into them: the history stays as it was said."""
+        """Return the call with a copy of its arguments, for code that may write into them: the history stays unchanged."""
         return replace(self, arguments=json_copy(self.arguments))
 
 
@@ -408,20 +408,22 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The message that it stands in stays, word by word, when others of its age are summarised."""
+    """Its message stays, word by word, when others of its age are summarised."""
 
     type: Literal["pinned"] = "pinned"
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """From here on a model is sent less of what stands before. The history itself stays whole; the last one counts.
+    """From here on, a model receives less of the earlier messages.
 
-    Of the messages before the one that it stands in, the last `kept` are sent, and those of `pinned`, counted back from
-    that one (1: the message before it). `summary` tells of the others in a model's words; "" if there are none, or if
-    it could not be made (`is_cut`). `shortened` are results in place of longer ones of the same calls. `used` names the
-    found tools that were called, the latest last. The last `unmoved` of the messages before it stand behind what they
-    were written after; at the head of what is sent, `kept` counts the messages behind it that do not.
+    The history itself stays complete; the last one counts.
+
+    Of the messages before its own, the last `kept` are sent, and those of `pinned`, counted back from its own (1: the
+    message before it). `summary` is a model's summary of the others; "" if there are no others, or if it could not be
+    made (`is_cut`). `shortened` are results in place of longer ones of the same calls. `used` names the found tools
+    that were called, the latest last. The last `unmoved` messages before it follow the same messages as when they were
+    written; `kept` counts the other messages, which follow the head of the request.
     """
 
     kept: int
@@ -440,7 +442,7 @@ class Compacted:
 
 
 def texts_for_model(content: tuple[Content, ...]) -> tuple[Content, ...]:
-    """A result's content with each text as a model may read it; the same tuple if nothing is taken out."""
+    """A result's content with each text as a model may read it; the same tuple if nothing changes."""
     shown = tuple(
         replace(part, text=text)
         if isinstance(part, Text) and (text := for_model(part.text)) is not part.text
@@ -477,10 +479,10 @@ WireProtocol: TypeAlias = Literal["messages", "responses", "chat"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which model wrote an answer, and where: what came with it beyond words and calls can only be read there.
+    """The model that wrote an answer, and its address: parts other than text and calls can only be read there.
 
-    `address` is host, port and path of the API, `provider` what a person calls it; "" where a field is not known, as
-    in histories that come from elsewhere. What may go where is in `models/provenance.py`.
+    `address` is host, port and path of the API, `provider` its name for people; "" if a field is unknown, as in
+    histories from elsewhere. `models/provenance.py` decides which parts another model may receive.
     """
 
     provider: str
@@ -548,9 +550,9 @@ _WHOLE = {int}
 class Usage:
     """Tokens as the provider counted them; values add up with `+`.
 
-    `input_tokens` is the whole input, cached part included; `cache_read_tokens` and `cache_write_tokens` say how
-    much of it was read from and written to the prompt cache. `web_searches` are those that the provider
-    ran, and charges for. What can be no number of tokens, as one below 0, is 0: it was not told.
+    `input_tokens` is the whole input, cached part included; `cache_read_tokens` and `cache_write_tokens` are the tokens
+    of it that were read from and written to the prompt cache. `web_searches` are those that the provider ran, and
+    charges for. An invalid number of tokens, such as one below 0, becomes 0: it counts as not reported.
     """
 
     input_tokens: int = 0
@@ -569,7 +571,7 @@ class Usage:
             self.requests,
             self.web_searches,
         )
-        # Many are made: what is as it should be costs little.
+        # There are many: the check of valid values must be cheap.
         if (
             {*map(type, told)} == _WHOLE
             and min(told) >= 0
@@ -677,7 +679,7 @@ class Step:
 
 
 def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The history as plain JSON data. Raises `InputError` for what is no list of messages."""
+    """Return the history as plain JSON data. Raises `InputError` if it is no list of messages."""
     expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
     data: list[dict[str, Any]] = adapter(list[Message]).dump_python(
         list(messages), mode="json"
@@ -686,7 +688,7 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if part["type"] == "tool_result" and part["set_aside"] is None:
             del part["set_aside"]
         for text in (part, *(part["content"] if part["type"] == "tool_result" else ())):
-            if not text.get("citations", True):  # most words have none
+            if not text.get("citations", True):  # most texts have no citations
                 del text["citations"]
     return data
 

@@ -46,7 +46,7 @@ class _Namespace:
 
 
 class ToolContext:
-    """Namespaced, typed state; any toolset that is given the same context reads and writes the same values.
+    """Namespaced, typed state; all toolsets with the same context read and write the same values.
 
     `state_key` is the key under which a client gets the state; None: the state itself is the top level.
     """
@@ -161,10 +161,10 @@ class ToolContext:
         }
 
     def restore_namespaces(self, data: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Takes what `dump_namespaces` gave, in another process: into the models that are registered.
+        """Restore the result of `dump_namespaces`, also of another process, into the registered models.
 
-        What belongs to none of them waits until somebody asks for its namespace. Gives a line for each whose data does
-        not fit its model any more; that one stays as it is.
+        Data of other namespaces waits until code registers them. Returns a line for each namespace whose data no longer
+        fits its model; that model stays unchanged.
         """
         problems: list[str] = []
         for name, fields in data.items():
@@ -184,7 +184,7 @@ class ToolContext:
         return problems
 
     def _restored(self, namespace: str, fresh: State) -> State:
-        """The model as it was left, if something of this namespace waits that fits it; else the fresh one."""
+        """Return the restored model if fitting data of this namespace waits; else the fresh one."""
         waiting = self._waiting.pop(namespace, None)
         if waiting is None:
             return fresh
@@ -201,9 +201,9 @@ class ToolContext:
         data: Mapping[str, Any],
         **options: Any,
     ) -> State:
-        """Registers what `dump_namespaces` gave for it; raises `InputError` if the data does not fit.
+        """Register a namespace with its data of `dump_namespaces`. Raises `InputError` if the data does not fit.
 
-        `options` are those of `register`; without them an earlier registration's are kept.
+        `options` are those of `register`; by default, those of an earlier registration stay.
         """
         expect_options("load_namespace", ToolContext.register, options)
         if not hasattr(state_type, "model_validate"):

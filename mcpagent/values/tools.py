@@ -47,7 +47,7 @@ class ToolOutput:
         return cls((Text(text),), error)
 
     def for_model(self) -> ToolOutput:
-        """The output with each text as a model may read it (`text.for_model`); the same one if nothing is taken out."""
+        """The output with each text as a model may read it (`text.for_model`); the same one if nothing changes."""
         shown = texts_for_model(self.content)
         if shown is self.content:
             return self
@@ -133,7 +133,7 @@ class Tool:
 
 
 def usable_tool(tool: Tool) -> Tool:
-    """A tool as somebody gave it; raises `ConfigError` if something in it is of the wrong type."""
+    """Return the tool unchanged. Raises `ConfigError` if a field of it has the wrong type."""
     expect_fields(tool.definition)
     expect_fields(tool)
     expect_timeout(f'tool "{tool.name}"', tool.timeout_seconds)
@@ -176,11 +176,11 @@ def expect_timeout(label: str, seconds: float | None) -> None:
 
 
 class Toolset(Protocol):
-    """A source of bound tools with a life of its own: entered before it lists, left when the agent closes.
+    """A source of bound tools with its own lifecycle: entered before it lists, left when the agent closes.
 
-    A class that has nothing to enter derives from this one and has `tools` alone. That is asked before every request
-    to the model; `run_context()` says for which run. If a toolset has an `id`, a text, its tools are identified by that
-    and their original names, whatever they are renamed to.
+    A class that has nothing to enter derives from this one and has `tools` alone, which is called before every request
+    to the model; `run_context()` returns the run's context. If a toolset has an `id`, a text, its tools are identified
+    by that and their original names, whatever they are renamed to.
     """
 
     async def tools(self) -> list[Tool]:

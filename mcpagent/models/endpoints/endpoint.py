@@ -1,8 +1,8 @@
-"""`Endpoint`: what an address and the model behind it take, as one value.
+"""`Endpoint`: the features of an address and the model behind it, as one value.
 
-It is put together from the rows of `profiles.py` (what a model takes, what a server takes), of `capabilities.py` (tools
-that are found in the middle of a conversation), of the generated table (`model_table.json`) and of the table of prices.
-Nothing else decides by a model's name or a provider's prefix.
+It combines the rows of `profiles.py` (settings of models and servers), of `capabilities.py` (tools that are found in
+the middle of a conversation), of the generated table (`model_table.json`) and of the table of prices. Nothing else
+decides by a model's name or a provider's prefix.
 """
 
 from __future__ import annotations

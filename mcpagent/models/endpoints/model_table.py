@@ -1,6 +1,6 @@
 """The generated table of models: windows, largest answers, inputs and efforts, with the source and date of each row.
 
-`.ci/model_table` writes `model_table.json`. It is read when the first model is asked about.
+`.ci/model_table` writes `model_table.json`. It is read at the first look-up of a model.
 """
 
 from __future__ import annotations

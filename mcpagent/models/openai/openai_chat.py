@@ -111,7 +111,7 @@ class OpenAIChatModel(OpenAIModel):
         )
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the whole body, with cache markers where nothing is cached without them."""
+        """Return the whole body, with cache markers if the server caches nothing without them."""
         body = super().request_body(request)
         if self.endpoint.caching != "markers" or not self.server().flag(
             "cache_markers"

@@ -1,7 +1,7 @@
 """Choose where to cut a history, and shorten its old results: pure functions of the messages and the tokens available.
 
 A cut is between whole steps, so calls stay with their results. Old results are shortened first. Only if that is not
-enough, the messages before the cut are left out and a summary replaces them.
+enough, a summary replaces the messages before the cut.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def shorter(result: ToolResult, length: int) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The part of a history that may be cut: from `begin`, where it was cut last, to `end`.
+    """The part of a history that may be cut: from `begin`, the last cut, to `end`.
 
-    `before` is what was compacted last, whose message stands at `place`; `asked` is the place of the question that is
-    being answered, None if it stands behind the end.
+    `before` is the last compaction, in the message at `place`; `asked` is the position of the current question, None if
+    it comes after the end.
     """
 
     messages: Sequence[Message]
@@ -79,7 +79,7 @@ class Live:
     def of(
         cls, messages: Sequence[Message], end: int, place: int | None, asked: int | None
     ) -> Live:
-        """Up to the end, in which the last `Compacted` stands at this place, if there is any."""
+        """Return the part up to the end; the last `Compacted` in it, if any, is at this position."""
         before = None
         if place is not None:
             before = compacted_in(messages[place])
@@ -184,7 +184,7 @@ class Live:
         return tuple(sorted(at for at in stays if at < cut))
 
     def _used(self) -> tuple[str, ...]:
-        """The tools that were found, of which a call was made, in the order of their last calls."""
+        """Return the found tools that were called, in the order of their last calls."""
         found = set[str]()
         called: dict[str, None] = {}
         for message in self.messages[: self.end]:
@@ -197,7 +197,7 @@ class Live:
         return tuple(name for name in called if name in found)
 
     def tokens(self, part: Compacted) -> int:
-        """Estimated, of what is sent of the messages up to the end if this is said at it."""
+        """Return the estimated tokens of the sent messages up to the end, with this compaction at the end."""
         placed = [*self.messages[: self.end], Message("user", (part,))]
         return sum(map(message_tokens, front(placed, self.end, part)))
 
@@ -245,7 +245,7 @@ def with_short_answers_to_come(live: Live, tokens: int, limit: int) -> Compacted
 
 
 def with_short_results(live: Live, tokens: int) -> Compacted:
-    """All that is sent now, with those results shortened that stand before the last steps of so many tokens."""
+    """Return all messages sent now, with the results before the last steps of so many tokens shortened."""
     return live.part(
         live.begin,
         live.results(live.begin, tail_of(live, tokens), OLD_LENGTH),
@@ -300,8 +300,10 @@ def _unanswered(live: Live, steps: Sequence[tuple[int, int]]) -> int:
 def shortest(
     live: Live, cut: int, summary: str, aim: int, *, is_cut: bool = False
 ) -> Compacted:
-    """All before the cut left out, and of what stays so many results shortened, so far, that it fits; or as far as can
-    be. Results that were answered are shortened first, those that are pinned last: they are kept whole elsewhere."""
+    """Leave out all messages before the cut, and shorten results of the rest until it fits, or as far as possible.
+
+    Answered results are shortened first, pinned ones last: the store has them in full.
+    """
     waiting = max(_unanswered(live, list(live.steps())), cut)
     part = live.part(cut, (), summary, is_cut=is_cut)
     long = 10**9

@@ -1,4 +1,4 @@
-"""The answer that ends a run, judged by what it is to be: it is asked for once more if it does not fit."""
+"""Validate the answer that ends a run against its output type; request it once more if it does not match."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ MUCH_TEXT = 50_000
 
 @dataclass(slots=True)
 class LastAnswer:
-    """Follows one run. `was_asked_again`: there is one repair round, also if another process began it. `is_reminded`:
-    a model that only talks of calling a tool is not told so any more. `is_excused`: nor is one that only apologises."""
+    """The last answer of a run.
+
+    `was_asked_again`: there is one repair round, also if another process began it. `is_reminded`: a model that only
+    writes about calling a tool was already reminded. `is_excused`: so was one that only apologises.
+    """
 
     spec: OutputSpec | None
     was_asked_again: bool = False
@@ -51,7 +54,7 @@ class LastAnswer:
         return None
 
     async def fits(self, response: ModelResponse) -> bool:
-        """Reads the answer; whether it is what it was to be. One that is cut off, or refused, is none."""
+        """Read the answer; True if it matches the output type. An answer that is cut off or refused does not."""
         self.reading = None
         if self.spec is None or response.stop in ("length", "refusal"):
             return False
