@@ -74,8 +74,9 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return the answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one
-        too.
+        """Return the answer to the prompt, continuing the conversation.
+
+        The prompt is a text, or parts such as `[Text("What is this?"), Image(...)]`.
 
         With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
         and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for

@@ -51,8 +51,11 @@ _BEHIND_LENGTH = re.compile(r"(x.|y..)([\w.-]{16,})", re.ASCII | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A program that waits for calls: `call_id` is the call that runs it, at this `place` of the conversation, since
-    models may use an ID twice; `snapshot` is the dumped sandbox."""
+    """A program that waits for calls.
+
+    `call_id` is the call that runs it, at this `place` of the conversation, since models may use an ID twice;
+    `snapshot` is the dumped sandbox.
+    """
 
     call_id: str
     place: int

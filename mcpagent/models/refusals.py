@@ -75,9 +75,11 @@ def refused_setting(
     fields_of: Callable[[ModelRequest], Mapping[str, Any]],
     known: Collection[str],
 ) -> dict[str, str]:
-    """Return the fields of the body that a setting made, if the failure names such a field, or refuses the setting in
-    other words; by field, the setting. `fields_of` returns the fields of all settings of a request, `known` are already
-    omitted."""
+    """Return the refused fields of the body that a setting made; by field, the setting.
+
+    The failure names such a field, or refuses the setting in other words. `fields_of` returns the fields of all
+    settings of a request, `known` are already omitted.
+    """
     if _is_about_history(failure):
         return {}
     whole = fields_of(request)

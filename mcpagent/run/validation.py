@@ -111,8 +111,10 @@ def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any
 
 
 def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
-    """Return the schemas that these refer to, references followed; each once, since recursive unions double with each
-    level."""
+    """Return the schemas that these refer to, references followed.
+
+    Each schema is in it once, since recursive unions double with each level.
+    """
     found: dict[int, dict[str, Any]] = {}
     waiting = [*reversed(schemas)]
     while waiting:

@@ -250,7 +250,7 @@ def _evidence(
 def covered_share(
     asked: Asked, scores: Mapping[int, float], postings: Postings
 ) -> tuple[float, float]:
-    """Return the share of the query that the best tool covers, and the share of its significant words that no tool has."""
+    """Return the share of the query that the best tool covers, and that of its significant words that no tool has."""
     whole = _whole(asked, postings)
     covered = 0.0
     if whole:

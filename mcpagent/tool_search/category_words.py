@@ -79,8 +79,7 @@ _SAYS_NOTHING = frozenset(
 def own_words(
     server: str, tools: Sequence[ToolDefinition], title: str, instructions: str
 ) -> str:
-    """Return a server's description of itself: its title if that is more than a name, else a sentence of its
-    instructions.
+    """Return a server's own description: its title if that is more than a name, else a sentence of its instructions.
 
     That sentence must say half as much in its first words as the most characteristic words of the tools do; "" if none
     does.

@@ -309,7 +309,7 @@ class ToolCall:
     type: Literal["tool_call"] = "tool_call"
 
     def copied(self) -> ToolCall:
-        """Return the call with a copy of its arguments, for code that may write into them: the history stays unchanged."""
+        """Return the call with a copy of its arguments, for code that may change them: the history stays unchanged."""
         return replace(self, arguments=json_copy(self.arguments))
 
 

@@ -213,8 +213,10 @@ def progress_from_json(data: Any) -> CallProgress:
 
 
 def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
-    """Return the steps from this position on, by position; the offered names are None if they equal those of the
-    previous step."""
+    """Return the steps from this position on, by position.
+
+    The offered names are None if they equal those of the previous step.
+    """
     found: dict[int, Any] = {}
     place = len(steps)
     while place and steps[place - 1].place >= first:

@@ -80,8 +80,7 @@ def json_at(text: str, place: int) -> tuple[Any, int] | None:
 
 
 def json_values(text: str) -> list[Any]:
-    """Return the JSON values that a text consists of, on separate lines or with commas between; empty for any other
-    text."""
+    """Return the JSON values that a text consists of, on separate lines or with commas between, else nothing."""
     values: list[Any] = []
     place = 0
     while place < len(text):

@@ -83,7 +83,7 @@ class Limiting(Middleware):
     async def around_question(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """Stop the clock while a person decides; skip the question for a call that exceeds the limit after other calls."""
+        """Stop the clock while a person decides; skip the question for a call over the limit after others."""
         _refuse_over_limit(run, call)
         with run.asking_a_person():
             yield

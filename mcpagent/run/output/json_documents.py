@@ -30,8 +30,7 @@ def _loaded(text: str) -> Any:
 
 
 def partial_document(text: str) -> Any:
-    """Return the JSON value of a text that breaks off, its last string as far as it goes; None if nothing is readable
-    yet."""
+    """Return the JSON value of a text that breaks off, its last string as far as it goes; None for no value."""
     from pydantic_core import from_json
 
     begun = text.lstrip()

@@ -292,8 +292,10 @@ def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return an object schema with the schema as its `result`; definitions move to the root, and all references keep
-    their targets."""
+    """Return an object schema with the schema as its `result`.
+
+    Definitions move to the root, and all references keep their targets.
+    """
     hoisted = {
         name: schema[name]
         for name in ("$defs", "definitions")
