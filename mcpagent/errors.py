@@ -29,7 +29,7 @@ class McpAgentError(Exception):
     """Base of all errors that mcpagent raises on purpose; its text is one line for a person."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Some are made with keywords, which pickle would leave out.
+        # Some are made with keywords, which pickle would omit.
         return _made_again, (type(self), self.args, self.__dict__)
 
 
@@ -84,7 +84,7 @@ class LimitError(McpAgentError):
 
 
 class OutputProblem(NamedTuple):
-    """One thing in an answer that does not fit: the `path` to it, as `items.0.price`, "" for all of it, and `text`."""
+    """A misfit in an answer: the `path` to it, such as `items.0.price` ("" for the whole answer), and `text`."""
 
     path: str
     text: str
@@ -96,8 +96,8 @@ class OutputProblem(NamedTuple):
 class OutputError(McpAgentError):
     """An answer is not what `output_type` says, also when it was asked for once more, or there is none.
 
-    `problems` say by field what does not fit; they are empty if the run ended without an answer, which `stop` tells
-    (`events.StopReason`). `answer` is the text as it came.
+    `problems` say by field what does not fit; they are empty if the run ended without an answer; `stop` is the reason
+    (`events.StopReason`). `answer` is the unchanged text.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class OutputError(McpAgentError):
 class SessionStoreError(McpAgentError):
     """A session cannot be read or written; the text names the file or database, and what to do.
 
-    Nothing that was acknowledged before is lost, and the session goes on in memory: `Session.stop_keeping`.
+    Nothing that was acknowledged before is lost, and the session can continue in memory: `Session.stop_keeping`.
     """
 
 

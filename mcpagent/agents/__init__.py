@@ -1,1 +1,1 @@
-"""`Agent` and `Session`, what they are made of, and agent cards."""
+"""`Agent` and `Session`, their parts, and agent cards."""

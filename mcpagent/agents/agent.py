@@ -69,7 +69,7 @@ class Agent(WaysToAsk[Deps]):
             answer = await agent.ask("What is the weather in Tokyo?")
 
     An agent is a definition; a conversation is a `Session`: `agent.session()` begins one, any number at once. `ask`,
-    `messages` and the like of the agent itself use a session of its own.
+    `messages` and the like of the agent itself use the agent's default session.
 
     `model`: `provider:name`, any object with `Model.respond`, a list of these (the next one answers if one cannot), or
     None for the first provider whose key is set. `tools` may hold functions, tools, toolsets, `McpServer` values, lists
@@ -173,15 +173,15 @@ class Agent(WaysToAsk[Deps]):
         limits: Limits | None = None,
         trusted: bool | None = None,
     ) -> Session[Deps]:
-        """A conversation of its own over this agent's servers, tools and model; after these `messages`, if given.
+        """A separate conversation over this agent's servers, tools and model; it continues `messages`, if you pass any.
 
-        `trusted=False` says that the messages are somebody else's: their system words, open calls, compactions and
-        containers of programs are ignored. None: messages of our own are trusted, those in the shape of another API are
-        not. Calls at their end that have no result can be answered with `Session.resume`; the next prompt closes them.
-        `id` names it for toolsets and listeners. `deps` and `tool_context` are what tool functions find in their
-        `RunContext`. `limits` are what all its runs together may take, in place of `RunOptions(session_limits=...)`;
-        what was spent is kept with it. It lives as long as your code holds it. If the agent stores its sessions, a
-        known ID continues its conversation. Reading it takes some milliseconds, during which the event loop waits:
+        `trusted=False` marks the messages as third-party data: their system words, open calls, compactions and
+        containers of programs are ignored. None: messages of mcpagent are trusted, messages in the format of another
+        API are not. Calls at their end that have no result can be answered with `Session.resume`; the next prompt
+        closes them. `id` identifies it for toolsets and listeners. Tool functions find `deps` and `tool_context` in
+        their `RunContext`. `limits` apply to all its runs together, in place of `RunOptions(session_limits=...)`; the
+        session stores its use. It lives as long as your code holds it. If the agent stores its sessions, a known ID
+        continues its conversation. Reading it takes some milliseconds, during which the event loop waits:
         `await asyncio.to_thread(agent.session, id)` reads it in a thread. Raises `AgentStateError` before the agent is
         started, `InputError` for messages that cannot be read, and `SessionBusyError` if another process has the
         session, or a durable run that has not ended.
@@ -274,7 +274,7 @@ class Agent(WaysToAsk[Deps]):
     def tool(self, function: Any = None, **options: Any) -> Any:
         """Decorator: a Python function, sync or async, as a tool. The options are those of `function_tool`.
 
-        Called with a `Tool`, such as another agent's `as_tool`, it takes that one as it is.
+        Called with a `Tool`, such as another agent's `as_tool`, it adds that one unchanged.
         """
 
         expect_options("tool", function_tool, options)
@@ -362,8 +362,8 @@ class Agent(WaysToAsk[Deps]):
     def from_card(cls, card: str | Path | AgentCard, **options: Any) -> Agent[Any]:
         """An agent as a card (`.md` or `.yaml`, or a folder of them) describes it, with the members it names as tools.
 
-        `options` are those of `Agent` and go before what the card says. Raises `CardError` for a card that cannot be
-        used. What a card asks for and does not exist here is told by a warning when the agent starts.
+        `options` are those of `Agent` and take precedence over the card. Raises `CardError` for a card that cannot be
+        used. When the agent starts, it warns about features of the card that do not exist here.
         """
         from mcpagent.agents.cards.agent_cards import agent_from_card
 
@@ -393,10 +393,10 @@ class Agent(WaysToAsk[Deps]):
     ) -> Tool:
         """This agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
 
-        Each call is a session of its own. It shares the caller's limits, cancellation and usage, and its events come as
-        `SubagentEvent`; calls that need approval ask whoever decides for the caller, and are denied without one. The
-        agent is started with the caller, if it is not started already. With an `output_type` its answers are the JSON
-        of such values.
+        Each call runs in a new session. It shares the caller's limits, cancellation and usage, and its events come as
+        `SubagentEvent`; calls that need approval ask the caller's approver, and are denied without one. The agent is
+        started with the caller, if it is not started already. With an `output_type` its answers are the JSON of such
+        values.
         """
         spec = wanted_output(output_type)
         return agent_tool(
@@ -425,7 +425,7 @@ class Agent(WaysToAsk[Deps]):
     async def aclose(self) -> None:
         """Ends all connections and server processes; a second call does nothing.
 
-        Runs that are under way end first: whoever waits for one gets `AgentStateError`.
+        Runs in progress end first; code that waits for one gets `AgentStateError`.
         """
         await self._runtime.aclose()
 

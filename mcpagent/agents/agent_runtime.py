@@ -242,7 +242,7 @@ class AgentRuntime:
         return self.own_session.tools
 
     def _live(self, id: str) -> SessionRuntime[Any] | None:  # noqa: A002
-        """The session of this id that somebody holds: a conversation is one value."""
+        """Return the live session of this ID: each conversation has only one object."""
         return next(
             (
                 session
@@ -358,7 +358,10 @@ class AgentRuntime:
 
     @in_own_loop
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """One request to the model outside of every conversation; it counts in `spent` and is in no recording."""
+        """Send a single request to the model, outside of every conversation.
+
+        Its cost counts in `spent`; no recording has it.
+        """
         expect("complete", request, ModelRequest, "a ModelRequest", error=InputError)
         self.require_usable()
         with (
@@ -373,7 +376,7 @@ class AgentRuntime:
 
     @property
     def is_started(self) -> bool:
-        """Whether its servers are connected and it can be asked."""
+        """True if the servers are connected and the agent can be asked."""
         return self._exits is not None
 
     async def __aenter__(self) -> AgentRuntime:
@@ -382,9 +385,7 @@ class AgentRuntime:
         self._process = os.getpid()
         if self.definition.code_mode is not None:
             require_installed()
-        await look_up(
-            self.model
-        )  # a name that means nothing is told before anything is started
+        await look_up(self.model)  # unknown names are reported before any server starts
         self._loop = asyncio.get_running_loop()
         sources = self.definition.sources
         async with AsyncExitStack() as exits:
@@ -425,7 +426,7 @@ class AgentRuntime:
     async def aclose(self) -> None:
         """Ends all connections and server processes; a second call does nothing.
 
-        Runs that are under way end first: whoever waits for one gets `AgentStateError`.
+        Runs in progress end first; code that waits for one gets `AgentStateError`.
         """
         exits, self._exits = self._exits, None
         if exits is not None:
@@ -483,7 +484,7 @@ class AgentRuntime:
         return lambda: self._subscribers.pop(id(listener), None) and None
 
     def count(self, spent: Spent) -> None:
-        """Adds to what the agent has spent."""
+        """Add to the agent's use."""
         self.spent += spent
 
     def require_usable(self) -> None:
@@ -495,7 +496,10 @@ class AgentRuntime:
             )
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """What it gives, for code that cannot await; the agent's own loop does it meanwhile, in another thread."""
+        """Return the result of the work, for code that cannot await.
+
+        The agent's own loop runs the work in another thread.
+        """
         self._require_started()
         assert self._loop is not None
         return done_elsewhere(
@@ -537,7 +541,7 @@ class AgentRuntime:
         self._own.refresh()
         waits = (
             self.definition.options.servers.startup_seconds != 0
-        )  # without a wait, `ServerConnected` tells of it
+        )  # without a wait, `ServerConnected` reports it
         if (
             joined is not None
             and waits
@@ -559,9 +563,9 @@ class AgentRuntime:
                     await ended.wait()
 
     async def _close_model(self) -> None:
-        if isinstance(self.model_choice, Model):  # it belongs to whoever gave it
+        if isinstance(self.model_choice, Model):  # it belongs to the caller
             return
-        # A name is resolved anew when the agent is entered again.
+        # A name is resolved again when the agent is entered again.
         model, self._model = self._model, None
         if model is not None:
             await model.aclose()
@@ -569,7 +573,7 @@ class AgentRuntime:
     async def delegated(
         self, spec: OutputSpec | None, prompt: str, label: str
     ) -> ToolOutput:
-        """The answer to one call of `as_tool`, in a session of its own."""
+        """Return the answer to a call of `as_tool`, which runs in a new session."""
         self._require_started()
         parent = current_run()
         if parent is not None:

@@ -28,15 +28,15 @@ _T = TypeVar("_T")
 
 
 class Answering(Protocol):
-    """What answers: a session, as the ways to ask need it."""
+    """The parts of a session that `ask`, `run` and `stream` need."""
 
     def answer_to(self, given: Callable[[], Given]) -> Coroutine[Any, Any, Any]:
-        """What `ask` and `resume` give."""
+        """Return the answer, as `ask` and `resume` return it."""
 
     def result_of(
         self, given: Callable[[], Given]
     ) -> Coroutine[Any, Any, RunResult[Any]]:
-        """What `run` gives."""
+        """Return the whole result, as `run` returns it."""
 
     async def begin_task(
         self, given: Callable[[], Given], listener: Emit
@@ -44,7 +44,7 @@ class Answering(Protocol):
         """A run whose events also go to `listener`, and what ends with it: closed, if its task never began."""
 
     def leave(self, task: asyncio.Task[RunFinished]) -> None:
-        """The run of `begin_task` is nobody's any more."""
+        """Abandon the run of `begin_task`."""
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]: ...
 
@@ -109,7 +109,7 @@ class EventStream(Generic[Output]):
             self._follow(event)
             return event
         self._is_over = True
-        self._events.put_nowait(event)  # for whoever else reads
+        self._events.put_nowait(event)  # for other readers
         self._task.result()  # raises what the run raised
         raise StopAsyncIteration
 
@@ -125,9 +125,9 @@ class EventStream(Generic[Output]):
                 pass
 
     def partial_output(self) -> Any:
-        """What has come so far of the value of the `output_type`, as JSON data: lists and texts as far as they go.
+        """Return the value of the `output_type` as far as it has arrived, as JSON data with unfinished lists and texts.
 
-        None before there is anything of it, and without an `output_type`. It is not checked: the end is what counts.
+        Return None before any of it has arrived, and without an `output_type`. The partial value is not validated.
         """
         if self._spec is not None:
             return self._spec.partial("".join(self._text))
@@ -135,7 +135,7 @@ class EventStream(Generic[Output]):
 
     @property
     def output(self) -> Output:
-        """What the run came to, once `RunFinished` was read: the value of the `output_type`, or the text without one.
+        """The output of the run, once `RunFinished` was read: the value of the `output_type`, or the text without one.
 
         Raises `OutputError` if the answer is not of the type, `LimitError` if a limit left nothing of that type, and
         `AgentStateError` before the end.
@@ -187,7 +187,7 @@ class EventStream(Generic[Output]):
 
 
 class _PlainLoop:
-    """A plain `async for` over a stream: nobody else has it, so it is gone, and the stream left, with the loop."""
+    """A plain `async for` over a stream. Nothing else refers to it, so leaving the loop leaves the stream."""
 
     def __init__(self, stream: EventStream[Any]) -> None:
         self._stream = stream
@@ -210,4 +210,4 @@ def _ended(
     running.close()  # a task that is cancelled before its first step never comes to do it
     events.put_nowait(_End())
     if not task.cancelled():
-        task.exception()  # raised to whoever still reads; nobody's after that
+        task.exception()  # the reader gets it, if there is one

@@ -1,4 +1,4 @@
-"""`Given`: what a run is given, read and checked."""
+"""`Given`: the input of a run, read and validated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Given:
 
 
 def wanted_output(output_type: Any) -> OutputSpec | None:
-    """What an answer is to be; None for words. Raises `InputError` for what is no type."""
+    """Return the specification of a typed answer; None for plain text. Raises `InputError` if the value is no type."""
     if output_type is None or output_type is str:
         return None
     return output_spec(output_type)

@@ -22,7 +22,7 @@ _O = TypeVar("_O")
 
 
 class WaysToAsk(Generic[Deps]):
-    """What an `Agent` and each `Session` have alike. An agent asks in a session of its own."""
+    """Methods that `Agent` and `Session` share. An agent uses its own default session."""
 
     __slots__ = ()
 
@@ -74,7 +74,9 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """The answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one too.
+        """Return the answer to the prompt, continuing the conversation.
+
+        The prompt is a text, or parts such as `[Text("What is this?"), Image(...)]`.
 
         With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
         and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
@@ -82,7 +84,7 @@ class WaysToAsk(Generic[Deps]):
         an unusable prompt or type, `OutputError` for an answer that is not of the type, also when it was asked for once
         more, `LimitError` when a limit ends the run before there is anything of an answer, or one of the type,
         `AgentStateError` while the session is answering, `CallsPendingError` when calls wait for an answer. After an
-        error or a cancellation the conversation goes on with the next `ask`.
+        error or a cancellation the conversation continues with the next `ask`.
         """
         return self._asked.answer_to(
             lambda: Given(
@@ -186,10 +188,10 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, RunResult[Any]]:
-        """As `ask`, or with answers as `resume`, with all that the run came to.
+        """Run like `ask`, or like `resume` if you pass answers, and return the whole result of the run.
 
-        Calls that wait for an answer raise nothing: they are in it; nor does an answer that is not of the
-        `output_type`, until its `output` is asked for.
+        Pending calls raise nothing: the result lists them. An answer that does not match the `output_type` raises only
+        when you read `output`.
         """
         return self._asked.result_of(
             lambda: Given(
@@ -236,16 +238,16 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Goes on after `CallsPendingError`, with an answer to each call that waits.
+        """Continue after `CallsPendingError`, with an answer to each pending call.
 
-        Raises `InputError` when an answer is missing, given twice or answers nothing. Calls are run once: they have a
-        result then. An answer counts for the very call and tool that it was given for: if these changed, or are gone,
-        the model is told. Also after `agent.session(messages=...)`, in another process: calls without a result stay
-        open until the next prompt. Without answers, `resume()`, a run goes on that was not finished (`is_unfinished`):
-        calls that were not begun are made, none that may have run is made again, and the model answers.
+        Raises `InputError` when an answer is missing, duplicate or answers no call. Each call runs once and then has a
+        result. An answer is valid only for its own call and tool: if these changed, or are gone, the model is notified.
+        Also after `agent.session(messages=...)`, in another process: calls without a result stay open until the next
+        prompt. Without answers, `resume()` continues an unfinished run (`is_unfinished`): calls that were not begun are
+        made, none that may have run is made again, and the model answers.
 
-        A run that was begun with an `output_type` still ends with such an answer. Give the type again to have its
-        value; without it, this gives the JSON as text, which was checked all the same.
+        A run that was begun with an `output_type` still ends with such an answer. Pass the type again to get its value;
+        without it, you get the validated JSON as text.
         """
         return self._asked.answer_to(
             lambda: Given(
@@ -296,14 +298,14 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> EventStream[Any]:
-        """The events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
+        """Stream the events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
 
             async with session.stream("...") as events:
                 async for event in events: ...
 
-        Leaving it, in whatever way, cancels what still runs; so does leaving a plain `async for` over it. With answers
-        in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
-        `RunFinished.pending`. With an `output_type`, `partial_output()` is what has come of it.
+        Leaving it in any way cancels the run; so does leaving a plain `async for` over it. With answers in place of a
+        prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
+        `RunFinished.pending`. With an `output_type`, `partial_output()` is the part that has arrived.
         """
         spec = wanted_output(output_type)
         return EventStream(

@@ -22,7 +22,7 @@ _MAKING = threading.Lock()
 
 
 class Session(WaysToAsk[Deps]):
-    """One conversation over an agent's servers, tools and model: `agent.session()`. Any number at once.
+    """A conversation over an agent's servers, tools and model: `agent.session()`. You can open any number at a time.
 
     A session does one run at a time; sessions do not wait for each other. A session that is not stored ends when your
     code no longer holds it.
@@ -92,12 +92,12 @@ class Session(WaysToAsk[Deps]):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a run is under way, or still ending after its stream was left."""
+        """True while a run is in progress, or still ending after its stream was abandoned."""
         return self._runtime.is_answering
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a question has no answer yet, after an error or the end of a process: `resume()` continues it.
+        """True if a question has no answer yet, after an error or the end of a process: `resume()` continues it.
 
         False while calls wait for an answer (`pending`), and while a run is under way.
         """
@@ -108,9 +108,9 @@ class Session(WaysToAsk[Deps]):
     async def compact(self, keep: str = "") -> ConversationCompacted | None:
         """Let the model summarise the messages before the last question; later requests contain the summary instead.
 
-        `messages` stays complete. `keep` says what the summary must contain above all. Returns None if there is nothing
-        to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not allow it or
-        ends it, and the errors of `ask`.
+        `messages` stays complete. `keep` is the topic that the summary must cover above all. Returns None if there is
+        nothing to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not
+        allow it or ends it, and the errors of `ask`.
         """
         return await self._runtime.compact(keep)
 

@@ -248,7 +248,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @in_own_loop
     async def answer_to(self, given: Callable[[], Given]) -> Any:
-        """What `ask` and `resume` give."""
+        """Return the answer, as `ask` and `resume` return it."""
         asked = await given().with_files()
         await self._left()
         with self._running(asked) as run:
@@ -258,7 +258,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @in_own_loop
     async def result_of(self, given: Callable[[], Given]) -> RunResult[Any]:
-        """What `run` gives."""
+        """Return the whole result, as `run` returns it."""
         asked = await given().with_files()
         await self._left()
         earlier = len(self._conversation)
@@ -279,7 +279,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             listener(event)
             owner.emit(event)
 
-        # Entered here, so that a prompt that cannot be used is told to whoever asked.
+        # Entered here, so that the caller gets the error of an unusable prompt.
         run = running.enter_context(self._running(asked, listener=listen))
         running.callback(owner.subscribe(listener))
         self._task = asyncio.create_task(
@@ -288,7 +288,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return self._task, running
 
     def leave(self, task: asyncio.Task[RunFinished]) -> None:
-        """The run of `begin_task` is nobody's any more: the session is idle, and its next run waits for that end."""
+        """Abandon the run of `begin_task`: the session is idle, and its next run waits for the abandoned one to end."""
         self._run, self._leaving = None, task
 
     def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
@@ -300,18 +300,20 @@ class SessionRuntime(WaysToAsk[Deps]):
     async def _streamed(
         self, run: AgentRun, asked: Given, running: ExitStack
     ) -> RunFinished:
-        with running:  # before the task is over, so that whoever hears of the end finds the session free
+        with (
+            running
+        ):  # before the task ends, so that listeners of the end find the session free
             finished = await converse(run, self._wanted(run, asked))
             self._pending = finished.pending
             return finished
 
     @in_own_loop
     async def compact(self, keep: str = "") -> ConversationCompacted | None:
-        """Has the model summarise what was said before the last question; from the next prompt on it is sent that.
+        """Let the model summarise the messages before the last question; later requests contain the summary instead.
 
-        The conversation itself stays whole. `keep` says what the summary is above all to have. None if there is nothing
-        to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not allow it
-        or ends it, and otherwise as `ask`.
+        `messages` stays complete. `keep` is the topic that the summary must cover above all. Returns None if there is
+        nothing to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not
+        allow it or ends it, and otherwise as `ask`.
         """
         expect("compact", keep, str, "what to keep, as text", error=InputError)
         await self._left()
@@ -341,7 +343,7 @@ class SessionRuntime(WaysToAsk[Deps]):
                 self._keep_soon()
 
     def pin(self, place: int = -1) -> None:
-        """Keeps a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
+        """Keep a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
 
         `place` is its position in `messages`. Raises `InputError` if there is none, `AgentStateError` while the session
         is answering.
@@ -377,7 +379,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         label: str = "",
         listener: Emit | None = None,
     ) -> Iterator[AgentRun]:
-        """The run of what was asked; what it used is counted however it ends."""
+        """Set up the run of an input; count its use however it ends."""
         said, options = asked.said, self._owner.definition.options
         _expect_usable(asked.tool_context, asked.limits)
         self._owner.require_usable()
@@ -480,7 +482,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             self._account(run, earlier)
 
     def _account(self, run: AgentRun, earlier: int) -> None:
-        """Counts what a run took that began behind so many messages, and notes what is left to do of it."""
+        """Count the use of a run that began after so many messages, and note if it is unfinished."""
         tally, conversation = run.tally, run.conversation
         if conversation is not self._conversation:
             if (
@@ -491,7 +493,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         if tally.is_over:
             self._spent += tally.so_far
             self._pending = tally.pending
-        else:  # what it took counts for the limits of whoever goes on with it
+        else:  # its use counts for the limits of the run that resumes it
             self._unfinished = UnfinishedRun(run.begins_at, tally.turns, tally.so_far)
             if conversation.open_calls and conversation.place > earlier:
                 self._only_asked_wait = (
@@ -543,14 +545,14 @@ class SessionRuntime(WaysToAsk[Deps]):
         )
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
-        """Those of the agent, if its model has a provider that could run any."""
+        """Return the agent's provider tools if the provider of its model can run any."""
         if runs_provider_tools(self._owner.model):
             return self._owner.definition.provider_tools
         return ()
 
     @staticmethod
     def _is_wanted(run: AgentRun) -> bool:
-        """Whether the run's answer is still to come, also after a limit ended it."""
+        """True if the answer of the run is still to come, also after a limit ended the run."""
         return (
             not run.tally.is_over
             or bool(run.tally.pending)
@@ -583,7 +585,10 @@ class SessionRuntime(WaysToAsk[Deps]):
         return typed_answer(finished, spec)
 
     def _wanted(self, run: AgentRun, asked: Given) -> OutputSpec | None:
-        """What the answer is to be, once it is known that the answers to calls can be used. Raises `InputError`."""
+        """Check the answers to calls and return the specification of the output.
+
+        Raises `InputError` for unusable answers.
+        """
         self._check_answers(run)
         self._output = asked.spec or self._output
         return self._output
@@ -621,9 +626,9 @@ class SessionRuntime(WaysToAsk[Deps]):
             )
 
     def close(self) -> asyncio.Event | None:
-        """Ends the run that is under way, as closing the agent does; gives what is set when it has ended, if any is.
+        """End the run in progress, as closing the agent does; return the event that its end sets, if there is a run.
 
-        Whoever waits for its answer gets `AgentStateError`. A run that this very code is called in goes on.
+        Code that waits for its answer gets `AgentStateError`. A run that calls this method itself continues.
         """
         asking = current_run()
         is_own = asking is not None and any(
@@ -648,7 +653,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def _is_ending(self) -> bool:
-        """Whether a run that was left has not come to its end; without its loop it never will."""
+        """True if an abandoned run has not ended yet. Without its loop it never will, so it counts as ended."""
         task = self._leaving
         return task is not None and not task.done() and not task.get_loop().is_closed()
 
@@ -665,18 +670,20 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def sent_messages(self) -> tuple[Message, ...]:
-        """What of it the next request holds, before its prompt: all, or since it was compacted what is left, behind one
-        message that has the summary."""
+        """The messages that the next request contains, before its prompt.
+
+        All messages; after a compaction, a message with the summary and then the messages that remain.
+        """
         return tuple(sent_now(self._conversation).sent)
 
     @property
     def left_out(self) -> LeftOut:
-        """What of `messages` the next request does not hold."""
+        """The messages and results that the next request leaves out."""
         return not_sent(sent_now(self._conversation).messages)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What the answers in it took, in order; of those only that were made here, or kept."""
+        """The tokens, cost and time of each answer, in order; only of answers that were made or stored here."""
         return tuple(self._conversation.steps)
 
     @property
@@ -687,7 +694,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def spent(self) -> Spent:
-        """What the runs of this session took."""
+        """The tokens, cost, calls and time of all runs of this session."""
         if self._unfinished is not None:
             return self._spent + self._unfinished.spent
         return self._spent
@@ -702,7 +709,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return tuple(waiting)
 
     def _waiting(self) -> list[PendingCall]:
-        """Return the open calls; those of programs that a person was asked about are made from the programs' state."""
+        """Return the open calls; those that programs wait for are made from the programs' state."""
         inner: dict[str, PendingCall] = {}
         for asked in self._pending:
             if INNER not in asked.call_id:
@@ -722,9 +729,9 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a question has no answer yet, for an error or since a process ended: `resume()` goes on with it.
+        """True if a question has no answer yet, after an error or the end of a process: `resume()` continues it.
 
-        Not while calls wait for an answer (`pending`), nor while a run is under way.
+        False while calls wait for an answer (`pending`), and while a run is in progress.
         """
         return (
             not self.is_answering
@@ -739,23 +746,23 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def is_kept(self) -> bool:
-        """Whether what is said here is written into the agent's store."""
+        """True if the session writes its messages into the agent's store."""
         return self._keeper is not None and not self._keeper.is_released
 
     @property
     def is_answering(self) -> bool:
-        """Whether a run is under way, or still ending after its stream was left."""
+        """True while a run is in progress, or still ending after its stream was abandoned."""
         return self._run is not None or self._is_ending
 
     @property
     def tools(self) -> SessionTools:
-        """The tools of this conversation as they are now: known, deferred, offered."""
+        """The current tools of this conversation: known, deferred, offered."""
         self.refresh()
         return self._tools
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """What the model is offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
+        """The tools offered to the model beyond the virtual tools: pinned ones by name, then others as discovered."""
         tools = self.tools
         return {
             tool.name: tool.definition
@@ -766,10 +773,10 @@ class SessionRuntime(WaysToAsk[Deps]):
     # -- beginning, and what changes ----------------------------------------------------------------------------------
 
     def begin_anew(self, messages: Sequence[Message] = (), *, system: str = "") -> None:
-        """Forgets the conversation and what was discovered in it; with `messages` it goes on after these.
+        """Forget the conversation and the tools discovered in it; with `messages`, continue after these.
 
-        `system` is what their own system prompt said, beside the agent's instructions. Raises `AgentStateError` while
-        the session is answering; what a run whose stream was left still does is no part of it.
+        `system` is their own system prompt, added to the agent's instructions. Raises `AgentStateError` while the
+        session is answering; later messages of an abandoned run do not become part of it.
         """
         self._require_idle()
         self.stop_keeping()
@@ -786,11 +793,11 @@ class SessionRuntime(WaysToAsk[Deps]):
             self._keep_in(Keeper(self._store, self.id))
 
     def rewind(self, length: int) -> None:
-        """Takes back all but the first `length` messages, and with them the tools that were discovered since.
+        """Remove all but the first `length` messages, and with them the tools that were discovered since.
 
-        Variables of programs are as they were then. Calls go with their results: a length between the two takes both
-        back. What tools did outside stays done, and what was spent stays counted. Raises `InputError` for a length that
-        the conversation does not have, and `AgentStateError` while the session is answering.
+        Variables of programs get their values of that time. Calls go with their results: a length between the two takes
+        both back. Side effects of tools remain, and the use stays counted. Raises `InputError` for a length that the
+        conversation does not have, and `AgentStateError` while the session is answering.
         """
         self._require_idle()
         messages = self._conversation.messages
@@ -809,9 +816,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._keep_soon()
 
     def _go_on(self, length: int | None = None) -> None:
-        """Begins again after so many messages (None: all), as the same conversation.
+        """Begin again after so many messages (None: all), as the same conversation.
 
-        Its beginning stays, unless the tools are now found in another way: thoughts and caches stand on it.
+        Its beginning stays, unless the tools are now found in another way: thoughts and caches depend on it.
         """
         before, system = self._tools, self._conversation.system
         kept = self._conversation.first(length)
@@ -829,7 +836,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         after: SessionTools | None = None,
         begun: Standing | None = None,
     ) -> None:
-        """`after` is what the same conversation had so far, `begun` what it stood on in another process.
+        """`after` is the earlier state of the same conversation, `begun` its state in another process.
 
         If this raises, nothing is different.
         """
@@ -871,7 +878,10 @@ class SessionRuntime(WaysToAsk[Deps]):
             self._wants_instructions = begun.beginning.wants_instructions
 
     def _know_anew(self, begun: Standing) -> None:
-        """As at the beginning of this session, where there is more by now: servers connect, `dynamic` asks each run."""
+        """Restore the catalog of the session's beginning.
+
+        More tools may exist by now, because servers have connected, or because a `dynamic` toolset asks in each run.
+        """
         tools, listing = self._tools, self._owner.catalogs.listing_of(self._listed)
         if (
             listing is self._looked_at
@@ -889,13 +899,13 @@ class SessionRuntime(WaysToAsk[Deps]):
                 begun.beginning.wants_instructions,
             )
             self._offered_first = begun.beginning.offered
-        else:  # tools are found in another way now, so the conversation begins with what there is now
+        else:  # tools are found in another way now, so the conversation begins with the current tools
             self._held = None
             tools.begin(self._catalog(has_begun=True))
             self._open()
 
     def _know_as_then(self, tools: SessionTools, begun: Standing) -> None:
-        """Takes the tools as this conversation knew them; what is different now is told before its next request."""
+        """Restore the tools that this conversation knew; changes since then are announced before its next request."""
         now, offered, discovery = (
             tools.catalog,
             begun.beginning.offered,
@@ -938,7 +948,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         tools.pinned = tuple(tool.name for tool in offered)
 
     def _open(self) -> None:
-        """The session's own tools, and the system prompt, by what there is now."""
+        """Set the session's own tools and the system prompt, by the current tools."""
         tools, owner, section = self._tools, self._owner, ""
         tools.virtual = ()
         if (code := owner.definition.code_mode) is not None:
@@ -993,7 +1003,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return system_prompt(own, self._section)
 
     def _catalog(self, has_begun: bool) -> Catalog:
-        """That of what the toolsets give this session; one that has begun goes on with the names that it has."""
+        """Return the catalog of the listed tools; a session that has begun keeps the tool names that it has."""
         self._held = self._owner.catalogs.of(
             self._listed, self._held, goes_on=has_begun
         )
@@ -1021,7 +1031,9 @@ class SessionRuntime(WaysToAsk[Deps]):
                 )
                 self._conversation.system = self._prompt(words)
                 self._wants_instructions = False
-        if not self._has_begun:  # a session that nobody uses has nothing to say of what joined since it was made
+        if (
+            not self._has_begun
+        ):  # an unused session announces no tools that joined since its start
             self._warn_of_misfits()
         self._has_begun = True
 
@@ -1037,10 +1049,10 @@ class SessionRuntime(WaysToAsk[Deps]):
         self.refresh()
 
     def refresh(self) -> None:
-        """Brings the tools up to date with the sources; tells the model in the conversation if that changes anything.
+        """Update the tools from the sources; announce changes to the model in the conversation.
 
-        Another model begins with what fits it. What changes before the first request is part of the beginning: the
-        system prompt names what there is.
+        Another model begins with the tools that fit it. Changes before the first request are part of the beginning: the
+        system prompt names the current tools.
         """
         if not self._owner.is_started:
             return
@@ -1073,7 +1085,9 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     def _keep_in(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        weakref.finalize(self, keeper.release).atexit = False  # all is given back then
+        weakref.finalize(
+            self, keeper.release
+        ).atexit = False  # the process end releases all
 
     async def _keep(self, conversation: Conversation) -> None:
         """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""
@@ -1156,7 +1170,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         )
 
     def stop_keeping(self) -> None:
-        """Goes on in memory alone; what was said so far stays, and other processes can have it."""
+        """Continue in memory only. The messages so far stay stored, and other processes can open the session."""
         if self._run is None:
             self._keep_soon()  # what a program put into a namespace since the last run
         if self._shelf is not None:
@@ -1179,14 +1193,16 @@ class SessionRuntime(WaysToAsk[Deps]):
         return True
 
     def give_back(self) -> None:
-        """As closing the agent does: other processes can have the session, and this value of it has ended."""
+        """Release the session as closing the agent does. Other processes can open it; this object has ended."""
         self._is_given_back = self._is_given_back or self._keeper is not None
         self.stop_keeping()
 
     @in_own_loop
     async def search(self, query: str, limit: int | None = None) -> SearchResult:
-        """What `search_tools` finds for the query: the model's own ranking, without a model; `limit` as there is in
-        `Agent.search`."""
+        """Return the tools that `search_tools` finds for the query, by the model's own ranking but without a model.
+
+        `limit` is that of `Agent.search`. Raises `InputError` for arguments of other types.
+        """
         expect("search", query, str, "a query as text", error=InputError)
         if limit is not None:
             expect("limit", limit, int, "a number of tools", error=InputError)
@@ -1227,7 +1243,7 @@ def _last_asked(messages: Sequence[Message]) -> str:
 
 
 def _is_unfinished(conversation: Conversation) -> bool:
-    """Whether the model has the last word to say."""
+    """True if the model still has to answer the last message, or calls of its last message have no result."""
     last = conversation.messages[-1:]
     return bool(last) and (last[0].role != "assistant" or bool(conversation.open_calls))
 

@@ -36,7 +36,7 @@ def _print_and_exit(text: str) -> None:
     except OSError as error:
         import os
 
-        # What is still buffered cannot be written at exit either.
+        # Buffered text cannot be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             sys.exit(f"error: the output cannot be written: {error.strerror}")

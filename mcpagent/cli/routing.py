@@ -87,7 +87,7 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
         return [
             "chat",
             *given,
-        ]  # a mistyped option, whose value this word may be: the parser says so
+        ]  # a mistyped option, whose value this word may be: the parser reports it
     raise UnknownCommandError(_unknown(word, grammar.commands))
 
 

@@ -10,11 +10,11 @@ from mcpagent.utilities.python.argument_checks import expect, expect_fields
 
 @dataclass(frozen=True, slots=True)
 class CodeMode:
-    """The model is offered `search_tools` and `run_code`, and calls what it finds in Python programs.
+    """Offer the model `search_tools` and `run_code`; it calls the found tools in Python programs.
 
-    `seconds`: what a program may compute; waiting for tools and for people is not counted. `memory_mb`: megabytes of
-    its sandbox. `calls`: tool calls of one program. `output_tokens` (estimated): what a program shows of more than that
-    is kept beside the conversation, as any large result is; 0: never.
+    `seconds`: the computing time of a program; waiting for tools and for people is not counted. `memory_mb`: megabytes
+    of its sandbox. `calls`: tool calls of one program. `output_tokens` (estimated): larger output of a program is
+    offloaded like any large result; 0: never.
     """
 
     seconds: float = 10.0

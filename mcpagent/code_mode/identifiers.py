@@ -54,7 +54,7 @@ _ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
 def identifier(name: str) -> str:
     """An identifier like this name: ASCII alone, no keyword, not private, of 60 characters at most.
 
-    Names of which nothing is left are `tool`; two names may give the same one (`identifiers`).
+    Names without any usable character become `tool`; two names may give the same identifier (`identifiers`).
     """
     legal = _ILLEGAL.sub("_", name[: 8 * MAX_IDENTIFIER]).strip("_")[:MAX_IDENTIFIER]
     if name.endswith("_") and name == f"{legal}_":
@@ -74,8 +74,11 @@ def identifiers(
     reserved: frozenset[str] = frozenset(),
     taken: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Each name's own identifier, whatever the order of the names; of those that clash, all but an exact one get a
-    hash. `given` ones stay, no new one is among those `taken`; what would be a `reserved` word ends in `_`."""
+    """Return a unique identifier for each name, independent of their order.
+
+    Of names that clash, all but an exact one get a hash. `given` ones stay, no new one is among those `taken`; what
+    would be a `reserved` word ends in `_`.
+    """
     given = given or {}
     wanted = dict.fromkeys(names)
     found = {name: given[name] for name in wanted if name in given}
@@ -112,14 +115,14 @@ def _free(name: str, reserved: frozenset[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlace:
-    """Where a program imports a tool from: `from tools.<module> import <function>`."""
+    """The import path of a tool in programs: `from tools.<module> import <function>`."""
 
     module: str
     function: str
 
     @property
     def path(self) -> str:
-        """As `github.list_issues`."""
+        """The dotted path, such as `github.list_issues`."""
         return f"{self.module}.{self.function}"
 
 

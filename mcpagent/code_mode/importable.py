@@ -1,4 +1,4 @@
-"""The tools of a conversation as functions of modules: which a program may import, and what it is told of each."""
+"""The tools of a conversation as functions of modules: the importable ones, and the description of each."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ Modules = Mapping[str, Mapping[str, Function]]
 
 
 def is_wrapped(output_schema: Mapping[str, Any] | None) -> bool:
-    """Whether a server put its result into `{"result": ...}`, since structured content must be an object; FastMCP marks
-    that in the schema."""
+    """True if a server wrapped its result in `{"result": ...}`, since structured content must be an object.
+
+    FastMCP marks such a schema with `x-fastmcp-wrap-result`.
+    """
     return bool(output_schema and output_schema.get("x-fastmcp-wrap-result"))
 
 
@@ -44,7 +46,7 @@ def known_places(session: SessionTools, places: Places) -> Places:
 
 
 async def find_places(session: SessionTools, places: Places) -> None:
-    """Gives all known tools their places, of many beside the loop."""
+    """Assign an import path to all known tools, in a worker thread if there are many."""
     await beside_loop(
         lambda: places.add_known(session.known), is_much=len(session.known) > _MANY
     )
@@ -92,7 +94,7 @@ def importable(session: SessionTools) -> list[str]:
 
 
 def module_stub(functions: Mapping[str, Function]) -> str:
-    """What a type checker reads of a module."""
+    """Return the stub of a module for the type checker."""
     return (
         HEADER
         + "\n".join(function.stub.declared for function in functions.values())
@@ -101,7 +103,7 @@ def module_stub(functions: Mapping[str, Function]) -> str:
 
 
 def sandbox_values(modules: Modules) -> dict[str, dict[str, str]]:
-    """What stands in the sandbox for each name that a module has: a function that calls, or a type."""
+    """Return the sandbox's expression for each name of each module: a function that makes the call, or a type."""
     return {
         module: {
             **{
@@ -124,7 +126,7 @@ def _stub(tool: Tool, function: str) -> Stub:
 
 @dataclass(frozen=True, slots=True)
 class _StubKey:
-    """A tool by what it is, not by its value: schemas have no hash."""
+    """A tool by its identity, not by its value: schemas have no hash."""
 
     tool: Tool
     function: str

@@ -51,8 +51,11 @@ _BEHIND_LENGTH = re.compile(r"(x.|y..)([\w.-]{16,})", re.ASCII | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A program that waits for calls: `call_id` is the call that runs it, at this `place` of the conversation, since
-    models may give an id twice; `snapshot` is the sandbox as it stands."""
+    """A program that waits for calls.
+
+    `call_id` is the call that runs it, at this `place` of the conversation, since models may use an ID twice;
+    `snapshot` is the dumped sandbox.
+    """
 
     call_id: str
     place: int
@@ -67,7 +70,7 @@ class Underway:
 
 @dataclass(frozen=True, slots=True)
 class EndedProgram:
-    """What the last program came to, by the call that ran it: its variables are kept before its result is."""
+    """The result of the last program and the call that ran it: its variables are stored before its result is."""
 
     call_id: str
     place: int
@@ -109,7 +112,10 @@ def _no_parts() -> dict[str, _Part]:
 
 @dataclass(slots=True)
 class Memory:
-    """Of one conversation. `state` are the variables as the sandbox dumps them, `context` what ran."""
+    """The program memory of a conversation.
+
+    `state` holds the variables as the sandbox dumps them, `context` the code that ran.
+    """
 
     state: bytes = b""
     context: tuple[str, ...] = ()
@@ -143,7 +149,7 @@ class Memory:
         self.context = tuple(context)
 
     def is_long(self, source: str) -> bool:
-        """Whether to remember this takes long."""
+        """True if remembering this source takes long."""
         return len(source) + sum(map(len, self.context)) > MAX_CONTEXT
 
     def imports(self, functions: Mapping[ToolKey, ImportPlace]) -> None:
@@ -163,7 +169,7 @@ class Memory:
         return list(found)
 
     def mark(self, place: int) -> None:
-        """Keep the variables as they are now for a rewind to behind this place."""
+        """Save the current variables for a rewind to after this position."""
         now = ProgramVariables(place, self.state, self.context, self.modules)
         marked = [now]
         room = MAX_KEPT - now.size
@@ -177,10 +183,10 @@ class Memory:
         self.earlier = tuple(reversed(marked))
 
     def rewind(self, length: int, calls: Sequence[ToolCall], place: int) -> None:
-        """Restore the variables as they were after so many messages.
+        """Restore the variables of the state after so many messages.
 
-        Of programs that were under way, or ended last, those stay that these calls at this place run: another call
-        there may have the ID of one that was taken back.
+        A program in progress, or the last ended one, stays only if one of these calls at this place runs it: another
+        call there may have the ID of a rewound one.
         """
         left = tuple(one for one in self.earlier if one.place < length)
         if left != self.earlier:
@@ -208,19 +214,22 @@ class Memory:
             self.ended = None
 
     def take(self, other: Memory) -> None:
-        """Becomes what the other one is; what is a secret stays as it is here."""
+        """Copy the state of the other memory, but keep this one's secrets."""
         for one in fields(self):
             if one.name != "store_key":
                 setattr(self, one.name, getattr(other, one.name))
 
     @property
     def is_large(self) -> bool:
-        """Whether `to_json` takes long, where something is different."""
+        """True if `to_json` takes long when something has changed."""
         states = [one.state for one in self.earlier[-2:]] or [self.state]
         return sum(map(len, states)) > _LARGE
 
     def to_json(self, session: str) -> Mapping[str, Any]:
-        """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
+        """Return the memory as JSON data for a store; the same object while nothing has changed.
+
+        Return an empty mapping if nothing can be stored.
+        """
         key = _signing_key(self.store_key)
         if key is None or (
             not self.state and not self.context and self.underway is None
@@ -270,7 +279,7 @@ class Memory:
         stands_on: tuple[object, ...],
         written: Callable[[], Mapping[str, Any] | None],
     ) -> Mapping[str, Any] | None:
-        """One part, signed; the same value as long as it stands on the same ones."""
+        """Return a signed part; the same object while all the values that it depends on are the same objects."""
         known, signed = self._parts.get(name, ((), None))
         now = (*stands_on, session, key)
         if len(known) != len(now) or any(
@@ -316,7 +325,7 @@ class Memory:
         ) if part is not None else None
 
     def leave(self, underway: Underway, part: _Part | None) -> None:
-        """Keep the program as it is now; `part` is the result of `prepared`, if that was called."""
+        """Save the current state of the program; `part` is the result of `prepared`, if that was called."""
         self.underway = underway
         if part is not None:
             self._parts["underway"] = part
@@ -339,8 +348,10 @@ class Memory:
         return None
 
     def _has_secret(self, data: bytes, *texts: str) -> bool:
-        """Whether there is one in these texts, or in what the interpreter dumped, which has texts as they are, each
-        behind its length."""
+        """True if one of the texts or the interpreter's dump contains a secret.
+
+        The dump holds each text verbatim, after its length.
+        """
         if any(without_secrets(text) != text for text in texts):
             return True
         for start in range(0, len(data), _PIECE):
@@ -359,8 +370,11 @@ class Memory:
     def from_json(
         cls, data: Mapping[str, Any], session: str, store_key: StoreKey = no_store_key
     ) -> Memory:
-        """What `to_json` gave of this very session. What is not ours is not used, nor what a store took secrets out of;
-        if these are the variables, it is told with the next program."""
+        """Restore the memory from the data that `to_json` returned for this very session.
+
+        Ignore data that this program did not sign, and data that a store redacted. If the variables are lost that way,
+        the next program's result states it.
+        """
         if not data:
             return cls(store_key=store_key)
         key = _signing_key(store_key)
@@ -454,7 +468,7 @@ def _signed(
 def _read_signed(
     key: bytes | None, session: str, name: str, data: object
 ) -> dict[str, Any] | None:
-    """What was signed for this session, under this name; None for anything else."""
+    """Return the data that was signed for this session under this name; None for anything else."""
     text = data.get("held") if isinstance(data, dict) else None
     if key is None or not isinstance(data, dict) or not isinstance(text, str):
         return None

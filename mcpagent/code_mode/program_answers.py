@@ -102,7 +102,11 @@ def _not_shown(job: Job, modules: Modules) -> list[str]:
 async def finished(
     job: Job, step: Ended | Failed | tuple[PendingCall, ...]
 ) -> ToolOutput:
-    """What it showed, and its last value or how it failed; what it left behind is kept for the next one."""
+    """Return the output of an ended program: its printed text, then its last value or its error.
+
+    The memory keeps the program's variables for the next program. If the program waits for answers to calls, return
+    these calls as pending.
+    """
     if isinstance(step, tuple):
         return ToolOutput((), pending=step)
     memory, program = job.memory, job.program
@@ -161,7 +165,7 @@ async def finished(
             error,
         )
         await job.make_ready()
-        with suppress(SessionStoreError):  # whoever writes next ends the run for it
+        with suppress(SessionStoreError):  # the next write ends the run for it
             await job.run.keep()
     return ToolOutput(
         (Text(text or NOTHING_SHOWN),),
@@ -172,9 +176,9 @@ async def finished(
 
 
 async def _failure(job: Job, failed: Failed, number: int | None) -> str:
-    """The exception, the lines of the program that led to it, and the values of the variables in the first of these.
+    """Return the exception, the lines of the program that led to it, and the variables of the first of these lines.
 
-    `number`: the statement that ended with it. What a coroutine raises that `gather` runs has no line there.
+    `number`: the statement that ended with it. An exception of a coroutine that `gather` runs has no line there.
     """
     program = job.program
     lines = program.lines
@@ -219,8 +223,11 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
 
 
 async def _left_behind(job: Job, number: int | None) -> str:
-    """What of a program that failed is there, as source: the statements before the one that failed, and the names that
-    this one has bound. If that is not known, any may have."""
+    """Describe as source code the effects of a program that failed.
+
+    These are the statements before the failed one, and the names that the failed one has bound. If that is unknown,
+    assume that it may have bound any of its names.
+    """
     program = job.program
     if number is None:
         body = program.tree.body

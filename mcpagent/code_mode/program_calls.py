@@ -71,8 +71,11 @@ _MAX_SHOWN = 300
 
 @dataclass(slots=True)
 class Job:
-    """One program, while it runs. `changes` are what its calls bring for the conversation; `blocks`, what no value of a
-    program can hold, are kept beside it."""
+    """The state of a program while it runs.
+
+    `changes` are the changes of the offered tools that its calls cause. `blocks` are binary contents, which no value of
+    a program can hold; they are stored outside of it.
+    """
 
     session: SessionTools
     memory: Memory
@@ -96,17 +99,17 @@ class Job:
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
 
     async def make_ready(self) -> None:
-        """Writes out what of it is kept next, beside the loop where that is much."""
+        """Write out the part of the memory that is stored next, in a worker thread if it is large."""
         if self.is_kept and self.memory.is_large:
             await asyncio.to_thread(self.memory.to_json, self.run.context.thread_id)
 
     @property
     def is_kept(self) -> bool:
-        """Whether its session is written down."""
+        """True if a store journals its session."""
         return self.run.keep is not nothing_to_keep
 
     def functions(self) -> dict[str, dict[str, Function]]:
-        """What it may import: asked for anew at each call, since servers come and go."""
+        """Return the functions that the program may import, read again at each call since servers join and leave."""
         return functions_of(self.session, self.memory.places, importable(self.session))
 
     def function(self, path: str) -> Function | None:
@@ -169,8 +172,10 @@ def waiting_inner(
 
 
 async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ...]:
-    """Makes the calls that the program waits for, all at the same time, until it ends; or until nothing is left but
-    calls that wait for an answer beyond this run, which it then gives."""
+    """Make the calls that the program waits for, all at the same time, until the program ends.
+
+    If only calls remain that wait for an answer beyond this run, return those.
+    """
     running: dict[int, asyncio.Task[_Answer]] = {}
     pending: dict[int, PendingCall] = {}
     try:
@@ -205,7 +210,10 @@ async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ..
 async def _some_answers(
     running: dict[int, asyncio.Task[_Answer]], pending: dict[int, PendingCall]
 ) -> dict[int, dict[str, Any]]:
-    """What the next of these came to; nothing if all that are left wait, which then are among the pending."""
+    """Wait for the next results of running calls and return them by ID.
+
+    A call that must wait for an answer moves to `pending`. If all remaining calls do, the result is empty.
+    """
     answers: dict[int, dict[str, Any]] = {}
     while running and not answers:
         done, _ = await asyncio.wait(
@@ -225,7 +233,7 @@ async def _some_answers(
 async def _leave_underway(
     job: Job, asked: Sequence[AskedCall], snapshot: bytes, counted: Collection[int]
 ) -> None:
-    """Keeps the program as it stands at these calls. Those of them that were counted are counted again later."""
+    """Save the state of the program at these calls. Calls that were counted are counted again later."""
     calls = job.calls - sum(1 for one in asked if one.path and one.id in counted)
     printed = job.before + job.sandbox.printed
     underway = Underway(
@@ -239,7 +247,7 @@ async def _leave_underway(
         known_before=job.known_before,
     )
     part = None
-    if job.is_kept:  # beside the loop: what is searched for secrets may be much
+    if job.is_kept:  # in a worker thread: the search for secrets may take long
         part = await asyncio.to_thread(
             job.memory.prepared, underway, job.run.context.thread_id
         )
@@ -318,7 +326,7 @@ def _key_of(job: Job, asked: AskedCall, function: Function | None) -> ToolKey | 
 async def _given(
     job: Job, call_id: str, tool: Tool, output: ToolOutput, sent: CallProgress
 ) -> dict[str, Any]:
-    """What a tool gave, for the program, and for the process that may have to go on with it."""
+    """Return the result of a tool for the program, and journal it for a process that may have to resume the program."""
     job.changes += output.changes
     text = ""
     try:
@@ -415,7 +423,7 @@ def has_journaled_calls(run: AgentRun) -> bool:
 
 
 def _read(function: Function, text: str) -> dict[str, Any] | str:
-    """The arguments on the wire; a text says what is wrong with them."""
+    """Return the arguments on the wire; a text if they are invalid, with the problem."""
     try:
         arguments = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:

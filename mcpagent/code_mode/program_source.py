@@ -55,8 +55,10 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ImportedName:
-    """One name that a program takes from `tools`: `import tools.github as gh` has no `name`, `from tools import github`
-    has the module's."""
+    """A name that a program imports from `tools`.
+
+    `import tools.github as gh` has no `name`. In `from tools import github`, `name` is that of the module.
+    """
 
     module: str
     name: str
@@ -73,17 +75,20 @@ class Program:
 
     @property
     def lines(self) -> list[str]:
-        """As Python counts them; `str.splitlines` knows other ends, which may stand in a text."""
+        """The lines as Python counts them.
+
+        `str.splitlines` also splits at characters that a string literal may contain.
+        """
         return self.source.split("\n")
 
     @property
     def takes_all(self) -> bool:
-        """Whether it imports `tools` alone, and with that all of its modules."""
+        """True if the program imports `tools` itself, and thereby all of its modules."""
         return ImportedName("", "") in self.imports
 
     @property
     def has_value(self) -> bool:
-        """Whether it ends with an expression."""
+        """True if the program ends with an expression."""
         return bool(self.tree.body) and isinstance(self.tree.body[-1], ast.Expr)
 
     def before(self, number: int) -> str:
@@ -93,7 +98,7 @@ class Program:
         return b"\n".join([*lines[: line - 1], lines[line - 1][:column]]).decode()
 
     def line_of(self, line: int) -> int:
-        """The line that this line of what is `fed` was."""
+        """Return the source line of this line of the `fed` text."""
         begins = (begin for begin, _ in _begins(self.tree.body) if begin is not None)
         return line - sum(
             1 for added, begin in enumerate(begins) if begin + added < line
@@ -185,7 +190,7 @@ def assigned_names(source: str) -> list[str]:
 def bound_names(
     body: Iterable[ast.AST], *, only_variables: bool = False
 ) -> tuple[str, ...]:
-    """The names that statements bind where they stand, in order: variables, functions, classes, imports."""
+    """Return the names that statements bind at their own level, in order: variables, functions, classes, imports."""
     named: list[str] = []
     waiting: list[ast.AST] = [*reversed([*body])]
     while waiting:
@@ -227,7 +232,7 @@ def _body(source: str) -> list[ast.stmt]:
 
 
 def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
-    """Source by which a type checker knows these variables, whatever they are, and knows that others are gone."""
+    """Return source that declares these variables to a type checker, of any type, and that others are gone."""
     return "".join(
         [
             *(f"{name} = {KEPT}()\n" for name in names),
@@ -270,7 +275,7 @@ def _begin(node: ast.stmt) -> tuple[int, int]:
 
 
 def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
-    """The line that each begins, None for one that stands behind another."""
+    """Return the line that each begins, None for a statement on the line of another."""
     end = 0
     for node in body:
         line, _ = _begin(node)
@@ -279,10 +284,11 @@ def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
 
 
 def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
-    """The source as the sandbox gets it, with a line more before each statement (`Program.line_of`).
+    """Return the source for the sandbox, with an extra line before each statement (`Program.line_of`).
 
-    In place of imports from `tools` stand values of the sandbox's own (`functions`: what each module has, as sources),
-    the value of the last expression is kept, and at any time it is known which statement runs. Raises `ProgramError`.
+    Values of the sandbox replace imports from `tools` (`functions`: the members of each module, as sources). The
+    program stores the value of its last expression, and at any time the number of the running statement. Raises
+    `ProgramError`.
     """
     edits: list[tuple[int, int, str]] = []
     offsets = _offsets(program.source)
@@ -310,7 +316,7 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
         last = program.tree.body[-1]
     if isinstance(last, ast.Expr):
         text = ast.get_source_segment(program.source, last) or "None"
-        # Behind the last expression nothing but `;` or a comment can stand.
+        # After the last expression, only `;` or a comment can follow.
         end = offsets[last.end_lineno or last.lineno] - 1
         edits.append(
             (offsets[last.lineno - 1] + last.col_offset, end, f"{LAST} = ({text}\n)")
@@ -319,7 +325,7 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _offsets(source: str) -> list[int]:
-    """Where each line begins, in bytes; and where one behind the last would."""
+    """Return the byte offset of each line, and the offset of a line after the last."""
     return [0, *accumulate(len(line) + 1 for line in source.encode().split(b"\n"))]
 
 
@@ -338,7 +344,7 @@ def _replaced(source: str, edits: list[tuple[int, int, str]]) -> str:
 
 
 def _imported(node: ast.AST) -> Iterator[ImportedName]:
-    """What a statement takes from `tools`."""
+    """Yield the names that a statement imports from `tools`."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.name == TOOLS or alias.name.startswith(f"{TOOLS}."):
@@ -354,7 +360,7 @@ def _imported(node: ast.AST) -> Iterator[ImportedName]:
 def _assignments(
     node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """What binds the same names to values that the sandbox has, on as many lines."""
+    """Return assignments that bind the imported names to values of the sandbox, on as many lines as the import."""
     others: list[str] = []
     bound: dict[str, str] = {}
     for alias in node.names:
@@ -396,7 +402,7 @@ def _module(members: Mapping[str, str]) -> str:
 
 
 def submodule_imports(modules: Iterable[str]) -> str:
-    """What tells a type checker that `tools` alone has these."""
+    """Return imports from which a type checker knows that `tools` alone has these modules."""
     return "".join(f"import {TOOLS}.{module}\n" for module in modules)
 
 
@@ -411,8 +417,10 @@ def submodules_in(source: str) -> list[str]:
 
 
 def declared_anew(program: Program) -> str:
-    """What lets a type checker take the variables of a program for other ones than those that earlier programs had of
-    the same names; what the program declares itself stays so."""
+    """Return declarations that separate a program's variables from variables of the same names in earlier programs.
+
+    They are for the type checker. Variables that the program itself annotates keep their annotation.
+    """
     annotated = (
         node.target
         for node in ast.walk(program.tree)
@@ -428,7 +436,7 @@ def declared_anew(program: Program) -> str:
 
 
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:
-    """What the type checker reads: what ran before, then the program; and the lines before it."""
+    """Return the source for the type checker, earlier code and then the program, and the number of lines before it."""
     before = _CONTEXT + "".join(
         part if part.endswith("\n") else f"{part}\n" for part in context
     )

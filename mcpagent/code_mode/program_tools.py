@@ -43,7 +43,7 @@ MAX_STUB = 1_600
 def program_tools(
     session: SessionTools, memory: Memory, options: CodeMode
 ) -> tuple[Tool, ...]:
-    """What a conversation in code mode is offered, in order; `memory` is what its programs share."""
+    """Return the tools offered to a conversation in code mode, in order; its programs share `memory`."""
     session.how_to_call = partial(_how_to_call, session, memory)
     session.still_there = partial(_still_there, session, memory)
     searching = search_tools_definition(loads=False)
@@ -61,7 +61,7 @@ def program_tools(
             ordered=True,
             checks_arguments=True,
         ),
-        # Its calls have limits of their own, and are counted; a person may think for long.
+        # Its calls have their own limits, and are counted; a person may think for long.
         Tool(
             run,
             partial(run_code, session, memory, options),
@@ -82,7 +82,7 @@ def _how_to_call(session: SessionTools, memory: Memory, name: str) -> str:
 
 
 def _still_there(session: SessionTools, memory: Memory) -> str:
-    """What can be imported, and which variables there are: of a conversation whose beginning is summarised."""
+    """Describe the importable functions and existing variables, for a conversation whose beginning was summarised."""
     places, modules = (
         known_places(session, memory.places).by_key,
         dict[str, list[str]](),
@@ -127,7 +127,7 @@ async def _search(
     names = [
         match.tool.name for match in result.matches if match.tool.name in session.known
     ]
-    # What a server wrote may take a while to be put into stubs.
+    # Stubs of third-party schemas may take a while.
     modules = await asyncio.to_thread(functions_of, session, memory.places, names)
     lines = []
     if result.error:
@@ -172,7 +172,7 @@ async def _search(
 def shown_functions(
     session: SessionTools, names: Iterable[str]
 ) -> tuple[ToolsShown, ...]:
-    """That the model has seen these: it may import them from now on."""
+    """Return the message part that records which functions the model has seen: it may import them from now on."""
     known = tuple(name for name in names if name in session.known)
     if known:
         return (

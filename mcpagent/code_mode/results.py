@@ -34,11 +34,12 @@ def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
 
 
 def value_text(tool: Tool, output: ToolOutput) -> str:
-    """The result as the sandbox takes it: `j` and JSON, or `t` and a text, which it reads as JSON if it is that.
+    """Return the result in the sandbox's format: `j` and JSON, or `t` and a text, which it reads as JSON if possible.
 
-    What is no character is replaced.
+    Lone surrogates are replaced.
 
-    Structured content is the value, where a server gives it; else the text, or all parts as a list if there are images.
+    The value is the structured content, if a server returns it; else the text, or all parts as a list if there are
+    images.
     """
     text = _written(tool, output)
     if text.isascii():

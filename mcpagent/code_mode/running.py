@@ -1,4 +1,4 @@
-"""`run_code`: a program is checked, run, and answered with what it showed; or left until its calls are answered."""
+"""`run_code`: check and run a program, and return its output; or save it until its calls are answered."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ _STILL_WAITS = "The program before this one waits for an answer, so this one was
 async def run_code(
     session: SessionTools, memory: Memory, options: CodeMode, arguments: dict[str, Any]
 ) -> ToolOutput:
-    """What the model is told of its program, or the calls whose answers it waits for: then it goes on when it is called
-    again in a run that has these. Raises nothing but a cancellation."""
+    """Run the model's program and return its output for the model, or the calls whose answers it waits for.
+
+    A later call, in a run that has these answers, resumes the program. Raises nothing but a cancellation.
+    """
     run, code = active_run(), str(arguments["code"])
     try:
         program = await beside_loop(lambda: parsed(code), is_much=len(code) > LONG_CODE)
@@ -132,7 +134,7 @@ async def _begun(job: Job) -> ToolOutput:
 
 
 async def _problems(job: Job, stubs: Mapping[str, str]) -> tuple[list[Problem], int]:
-    """What a type checker says of the program, and how many lines it was given before it."""
+    """Return the type checker's problems of the program, and the number of lines before it in the checked source."""
     source, before = with_context(
         [*job.memory.context, job.known_before], job.program.source
     )

@@ -1,8 +1,8 @@
-"""The seam to the interpreter (`pydantic-monty`): one program in a worker process, driven from a thread of its own.
+"""The seam to the interpreter (`pydantic-monty`): one program in a worker process, driven from a separate thread.
 
-Values cross as JSON text alone, which is made and read inside the sandbox: what a program passes around, however large
-or entangled, is never built as objects in this process. Of `pydantic-monty` the synchronous interface is used: with
-the asynchronous one of 1.4.0 a process is aborted at its end, four times of ten.
+Values cross as JSON text alone, which the sandbox makes and reads: values of a program, however large or nested, never
+become objects in this process. Of `pydantic-monty` the synchronous interface is used: with the asynchronous one of
+1.4.0 a process is aborted at its end, four times of ten.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _starting = threading.Lock()
 
 @contextlib.contextmanager
 def _without_terminal() -> Iterator[None]:
-    """Workers that start in here have no standard error: what a worker says as it ends is told as an exception."""
+    """Start workers without standard error: the last words of a worker arrive as an exception."""
     with _starting, contextlib.ExitStack() as exits:
-        with contextlib.suppress(OSError):  # of a process that has none itself
+        with contextlib.suppress(OSError):  # in a process without standard error
             if os.get_inheritable(2):
                 os.set_inheritable(2, False)
                 exits.callback(os.set_inheritable, 2, True)
@@ -85,7 +85,7 @@ class AskedCall:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The program goes on when one of these calls is answered; `asked` are all it has made and not had answered."""
+    """The program continues when one of these calls is answered; `asked` are all its unanswered calls."""
 
     asked: tuple[AskedCall, ...]
     snapshot: bytes = b""
@@ -115,7 +115,7 @@ Step = Waiting | Ended | Failed
 
 
 class Sandbox:
-    """One worker process, for one program. Use as `async with`; each method is done in the sandbox's own thread."""
+    """A worker process for one program. Use it as `async with`; each method runs in the sandbox's own thread."""
 
     def __init__(self, options: CodeMode, *, takes_snapshots: bool = False) -> None:
         require_installed()
@@ -154,13 +154,13 @@ class Sandbox:
 
     @property
     def printed(self) -> str:
-        """What the program has printed so far."""
+        """The text that the program has printed so far."""
         return self._printed.output if self._printed is not None else ""
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
     async def check(self, source: str, stubs: Mapping[str, str]) -> list[Problem]:
-        """What a type checker says of the source, against the stub of each module of `tools`; nothing is run."""
+        """Return the type checker's problems of the source, given the stub of each module of `tools`. Nothing runs."""
         return await self._do(lambda: self._check(source, stubs))
 
     def _check(self, source: str, stubs: Mapping[str, str]) -> list[Problem]:
@@ -181,7 +181,7 @@ class Sandbox:
                 exits, given, type_check=True, type_check_format="json"
             )
             try:
-                # Our own import comes first: the program has been checked when it is asked for, and nothing has run.
+                # Our own import comes first: when it arrives, the program is checked and nothing has run.
                 snapshot: Any = session.feed_start(f"import {CALLS}\n{source}")
                 while (
                     isinstance(snapshot, monty.FunctionSnapshot)
@@ -299,7 +299,7 @@ class Sandbox:
         await self._do(load)
 
     async def value_of(self, expression: str) -> Any:
-        """What an expression of ours gives, as JSON data; None if it fails."""
+        """Evaluate an expression of the runtime and return it as JSON data; None if it fails."""
 
         def fed() -> Any:
             import pydantic_monty as monty
@@ -322,7 +322,7 @@ class Sandbox:
         return await self._do(fed)
 
     async def dumped(self) -> bytes:
-        """The variables, for the next program; nothing where they are gone."""
+        """Return the dumped variables, for the next program; empty if they are gone."""
 
         def dump() -> bytes:
             import pydantic_monty as monty
@@ -364,7 +364,11 @@ class Sandbox:
             return Failed(type(error).__name__, str(error), is_lost=True)
 
     def _file(self) -> str:
-        """What frames call the program: all that is fed is numbered, our own prelude and earlier programs too."""
+        """Return the file name of the program in tracebacks.
+
+        The interpreter numbers every piece of source that is fed, the runtime's own prelude and earlier programs
+        included.
+        """
         import pydantic_monty as monty
 
         assert self._session is not None
@@ -378,7 +382,7 @@ class Sandbox:
         return ""
 
     def _advanced(self, snapshot: Any) -> Step:
-        """Goes on until the program ends or only answers can let it go on."""
+        """Run until the program ends or needs answers to continue."""
         import pydantic_monty as monty
 
         while not isinstance(snapshot, monty.MontyComplete):
@@ -400,7 +404,7 @@ class Sandbox:
         return Ended(unawaited)
 
     def _answered(self, snapshot: Any) -> Any:
-        """What the program asked for, as far as that is known at once."""
+        """Answer the program's request as far as the answer is known at once."""
         name = str(snapshot.function_name)
         if snapshot.is_os_function:
             if name in ("import", "import_stubs"):

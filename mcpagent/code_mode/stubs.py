@@ -47,10 +47,10 @@ _SCALARS = {
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """One function: what a type checker reads of it, and what each keyword is called on the wire.
+    """The stub of a function for the type checker, and the name of each keyword on the wire.
 
-    `classes` are the TypedDicts that `signature` names. `droppable` are keywords whose None means that they are left
-    out. `description` is one printable line that a docstring can hold.
+    `classes` are the TypedDicts that `signature` names. `droppable` are keywords that a call omits if they are None.
+    `description` is one printable line that a docstring can hold.
     """
 
     function: str
@@ -63,11 +63,11 @@ class Stub:
 
     @property
     def declared(self) -> str:
-        """As a stub file has it."""
+        """The declaration in a stub file."""
         return "\n".join((*self.classes, f"{self.signature}: ..."))
 
     def shown(self, note: str = "") -> str:
-        """As a model is shown it, with the description and a further comment."""
+        """Return the declaration as the model sees it, with the description and a further comment."""
         words = "\n".join(filter(None, (self.description, note)))
         doc = "    ..."
         if words:
@@ -75,7 +75,7 @@ class Stub:
         return "\n".join((*self.classes, f"{self.signature}:", doc))
 
     def wire_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON arguments of a call that was written by the stub; keywords it does not have stay as they are."""
+        """The JSON arguments of a call that was written by the stub; unknown keywords stay unchanged."""
         return {
             self.keywords.get(name, name): value
             for name, value in arguments.items()
@@ -151,7 +151,7 @@ def _result_type(types: _Types, output_schema: Mapping[str, Any] | None) -> str:
 
 
 def _docstring(definition: ToolDefinition, keywords: Mapping[str, str]) -> str:
-    """What the tool does, on one line, in characters that end no docstring and escape from none."""
+    """Return a one-line description of the tool, in characters that can neither end a docstring nor start an escape."""
     words = first_sentences(definition.description, MAX_DESCRIPTION)
     renamed = [
         f"{keyword_} is {name[:64]!a}"
@@ -182,7 +182,7 @@ class _Types:
     _left: Iterator[int] = field(default_factory=lambda: iter(range(_MAX_SCHEMAS)))
 
     def within(self, root: Mapping[str, Any]) -> _Types:
-        """Of another root, into the same classes."""
+        """Return the types of another root, which add to the same classes."""
         return _Types(root, self.prefix, self.taken, self.classes, _left=self._left)
 
     def of(self, schema: Any, hint: str, depth: int = 0) -> str:
@@ -222,7 +222,7 @@ class _Types:
         return self._of_kind(schema, hint, depth)
 
     def _is_apart(self, schema: dict[str, Any]) -> bool:
-        """Whether references within it are to itself."""
+        """True if references inside the schema are relative to the schema itself."""
         return (
             schema is not self.root
             and isinstance(own := schema.get("$id"), str)
@@ -325,7 +325,7 @@ class _Types:
         return name
 
     def _free_name(self, hint: str) -> str:
-        """A class name that is not taken; "" where there are too many already."""
+        """Return an unused class name; "" if there are too many already."""
         if len(self.classes) >= _MAX_CLASSES:
             return ""
         base = f"{self.prefix}{_class_name(hint)}"[:50]
@@ -358,7 +358,7 @@ def _class_name(text: str) -> str:
 
 
 def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
-    """Whether its objects are said to have other keys than those described."""
+    """True if the schema allows objects to have keys other than the described ones."""
     if schema.get("additionalProperties", False) is not False:
         return True
     if any(
@@ -389,7 +389,7 @@ def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
 
 
 def _only_extra(schema: Mapping[str, Any]) -> bool:
-    """Whether keys that are not described have all the type that `additionalProperties` says."""
+    """True if all keys that are not described have the type that `additionalProperties` declares."""
     rules = {**schema, "additionalProperties": False}
     return isinstance(schema.get("additionalProperties"), dict) and not _takes_more(
         rules, properties_of(schema)
@@ -403,14 +403,14 @@ def _literal(values: list[Any]) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a Literal can name it, briefly."""
+    """True if a `Literal` can contain the value, and it is short."""
     if isinstance(value, str):
         return len(value) <= _MAX_VALUE_CHARACTERS
     return value is None or (isinstance(value, int) and abs(value) < _MAX_INTEGER)
 
 
 def _kinds_of(values: list[Any]) -> str:
-    """What all of these are, for those that no Literal can name."""
+    """Return the types of values that no `Literal` can contain, as a union; "Any" if any type is unknown."""
     names = {bool: "bool", int: "int", float: "float", str: "str", type(None): "None"}
     kinds = dict.fromkeys(
         names.get(kind, "Any") for kind in dict.fromkeys(map(type, values))

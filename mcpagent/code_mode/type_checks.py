@@ -24,7 +24,7 @@ _LEFT_OUT = re.compile(r"(?:,| \|) \.\.\. omitted \d{1,6} (?:literals|union elem
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What the type checker found, at a line of what it was given (from 1 on)."""
+    """A problem that the type checker found, at a line of the checked source (from 1 on)."""
 
     line: int
     rule: str
@@ -32,7 +32,10 @@ class Problem:
 
 
 def reported(report: str, stubs: Iterable[str] = ()) -> list[Problem]:
-    """Those of the checker's report that are errors; the first line is ours, and told of only if nothing else is."""
+    """Return the errors of the checker's report.
+
+    Errors in the first line, which is ours, appear only if there are no others.
+    """
     try:
         found = json.loads(report)
     except ValueError:
@@ -60,7 +63,7 @@ def reported(report: str, stubs: Iterable[str] = ()) -> list[Problem]:
 
 
 def _may_be_right(message: str, classes: frozenset[str]) -> bool:
-    """Whether what is expected and what was found differ only in what the checker cannot know."""
+    """True if the expected and the found type differ only in ways that the checker cannot know."""
     for before, between in (
         ("Expected `", "`, found `"),
         ("declared type `", "`: value of type `"),

@@ -35,7 +35,7 @@ def spellings(uri: str) -> Iterator[str]:
         return
     scheme = scheme.strip().lower()
     usual = _DEFAULT_PORTS.get(scheme)
-    if usual is not None:  # slashes of either kind, any number of them
+    if usual is not None:  # any number of slashes of either kind
         rest = "//" + rest.replace("\\", "/").lstrip("/")
     if not rest.startswith("//"):
         authority, path = "", rest.lstrip("/")

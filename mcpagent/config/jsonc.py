@@ -101,14 +101,14 @@ def value_spans(text: str) -> Iterator[Span]:
                 yield Span(path, key, at, match.end())
 
 
-# -- changes that leave everything else as it is: comments, order, indentation, trailing commas ------------------------
+# -- changes that preserve everything else: comments, order, indentation, trailing commas ------------------------
 
 MAX_INLINE = 88
 """Columns up to which a list or an inner object stays on one line."""
 
 
 def with_value(text: str, path: ValuePath, value: Any) -> str:
-    """The text with this value at the path; objects on the way are made if they are missing.
+    """Return the text with this value at the path; missing objects on the way are created.
 
     The text is valid JSON with comments, and its top value is an object. Raises `ValueError` if a value on the way is
     no object.

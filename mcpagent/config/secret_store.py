@@ -76,7 +76,7 @@ class BoundedKeyring:
         def work() -> None:
             try:
                 answer.set_result(act(self._opened()))
-            except Exception as error:  # noqa: BLE001 - each system's keyring has errors of its own
+            except Exception as error:  # noqa: BLE001 - each system's keyring has its own errors
                 answer.set_exception(error)
 
         threading.Thread(target=work, name="keyring", daemon=True).start()
@@ -111,7 +111,7 @@ def _load_backend() -> Backend | None:
     except ImportError:
         return None
     backend = keyring.get_keyring()
-    # The library's own stand-ins for "none" and "switched off" have a priority of 0 and below.
+    # The library's own placeholders for "none" and "switched off" have a priority of 0 and below.
     if backend.priority > 0:
         return backend
     return None

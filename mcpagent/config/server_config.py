@@ -61,10 +61,10 @@ class SignInConfig:
     server's token (a workload's identity); with "client_credentials" it replaces the secret. With `idp_token_endpoint`
     it is the identity token of a user there. That identity provider, addressed as `idp_client_id`, exchanges it for an
     assertion to the server's authorization server (enterprise-managed authorization). `issuer` is the only
-    authorization server that receives any of this, whatever the server names. `client_metadata_url` is the https
+    authorization server that receives any of this, even if the server names another. `client_metadata_url` is the https
     address of a client metadata document; servers that support such documents use it as the client ID. `callback_port`
-    is the port of 127.0.0.1 that a user's sign-in returns to (0: any). `proof_of_possession`: tokens are bound to a key
-    of this client (DPoP, RFC 9449); None: if the authorization server issues such tokens.
+    is the port of 127.0.0.1 that a user's sign-in returns to (0: any). `proof_of_possession`: tokens require a key of
+    this client (DPoP, RFC 9449); None: if the authorization server issues such tokens.
     """
 
     grant: Grant = "authorization_code"
@@ -107,13 +107,13 @@ class ServerConfig:
     """An MCP server, variables already expanded.
 
     Seconds: `connect_timeout_seconds` bounds start, handshake and listing; `timeout_seconds` is how long a call may
-    stay silent (progress starts it again); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
+    stay silent (progress starts it again); `total_timeout_seconds` bounds a call despite progress. `enabled_tools`,
     `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
-    are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
-    search says (None). `source` is "file:line", and `scope` says whose file that is. `written` is the entry as it
-    stands there, variables not expanded. A text is a `Secret` if it has a value of the person's environment or keyring
-    in it, or is the value of an Authorization, Cookie or X-API-Key header. Literal credentials are hidden in all that
-    is shown or stored (`mcpagent.utilities.text.secrets`).
+    are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool search
+    says (None). `source` is "file:line", and `scope` says whose file that is. `written` is the entry in that file,
+    variables not expanded. A text is a `Secret` if it has a value of the person's environment or keyring in it, or is
+    the value of an Authorization, Cookie or X-API-Key header. Literal credentials are hidden in all that is shown or
+    stored (`mcpagent.utilities.text.secrets`).
 
     `eager`: a server with cached lists is started in the background, not by its first call. `safe_to_repeat` are globs
     of tools that may run twice. With `trust_hints`, mcpagent also believes the server's hints about tools that may be
@@ -121,7 +121,7 @@ class ServerConfig:
     `mcpagent.permissions.rules`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
     (estimated) above which a result is offloaded: for all tools, or by globs; 0 is never, None is the agent's own
     threshold. `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`:
-    the server may request answers of the agent's model. `roots`: the absolute folders that the server is told.
+    the server may request answers of the agent's model. `roots`: the absolute folders reported to the server.
     `sign_in`: the sign-in to a remote server.
     """
 

@@ -394,7 +394,7 @@ class _Reader:
         return name
 
     def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str | Secret]:
-        """How to sign in, and an `Authorization` header for what is written as a token itself."""
+        """Return the sign-in settings, and an `Authorization` header if the entry contains a token itself."""
         value = self.value("sign_in", default=True)
         if isinstance(value, bool):  # others write true for a person's sign-in
             return SignInConfig(), ""
@@ -428,7 +428,7 @@ class _Reader:
     def timeouts(self) -> dict[str, float]:
         found = {key: float(value) for key, value in self.read(*SECONDS_KEYS).items()}
         if "timeout" in self.values:
-            # Clients disagree on the unit of the bare key; nobody waits 1000 seconds, nor 999 milliseconds.
+            # Clients disagree on the unit of the bare key; 1000 seconds or 999 milliseconds are implausible.
             value = float(self.value("timeout"))
             if value >= 1000:
                 found["timeout_seconds"] = value / 1000

@@ -54,9 +54,9 @@ def load_servers(
 
     Variables are expanded from `environ` (default: the process's). For parsed content, `label` names it in errors, and
     its relative paths start from `folder` (default: the current one). `workspace` is the value of `${workspaceFolder}`
-    (default: the file's folder).
-    `secret` looks up `${keyring:name}`. Without it, the keys set by `mcpagent keys set` are used if `environ` is left
-    out or has them (`with_stored_keys`). Disabled servers are listed with `disabled` True. Raises `ConfigError`.
+    (default: the file's folder). `secret` looks up `${keyring:name}`. Without it, the keys set by `mcpagent keys set`
+    are used if `environ` is omitted or has them (`with_stored_keys`). Disabled servers are listed with `disabled` True.
+    Raises `ConfigError`.
     """
     expect(
         label,

@@ -34,7 +34,7 @@ class UnusableError(Exception):
 class Variables:
     """The values of variables. `folder` is the file's folder; `secret` looks up `${keyring:name}`.
 
-    `workspace` is what `${workspaceFolder}` stands for; without it the folder that the file belongs to.
+    `workspace` is the value of `${workspaceFolder}`; by default, the folder that the file belongs to.
     """
 
     environ: Mapping[str, str]

@@ -1,7 +1,7 @@
-"""The bundled demo MCP server: what `mcpagent chat` talks to when nobody has configured a server yet.
+"""The bundled demo MCP server, which `mcpagent chat` uses if no server is configured yet.
 
 About eighty small tools that really work, need no network and change nothing outside the server's own memory. Each
-public function of a `*_tools` module is a tool, in the order in which they stand there.
+public function of a `*_tools` module is a tool, in source order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class DemoToolError(ValueError):
-    """One line for the model: what is wrong with which argument, and what would be right."""
+    """An error line for the model: the problem, the argument, and a valid value."""
 
 
 def module_server(module: str, about: str, *arguments: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def _file(path: str) -> Path:
 
 
 def _text(path: Path, limit: int = _LARGEST_BYTES) -> str | None:
-    """The start of a text file; None for what is not text or cannot be read."""
+    """Return the start of a text file; None if the file is not text or cannot be read."""
     try:
         with path.open("rb") as stream:
             data = stream.read(limit)
@@ -76,7 +76,7 @@ def _text(path: Path, limit: int = _LARGEST_BYTES) -> str | None:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Files below a folder in a fixed order; hidden folders are left out, links not followed."""
+    """Files below a folder in a fixed order; hidden folders are skipped, links not followed."""
     for parent, names, files in os.walk(folder):
         names[:] = sorted(
             name for name in names if name not in _SKIPPED and not name.startswith(".")

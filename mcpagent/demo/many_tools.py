@@ -1,6 +1,6 @@
 """Servers with hundreds of narrow tools, for seeing tool search at work: `python -m mcpagent.demo.many_tools THEME`.
 
-They are what a large real catalogue is like: many tools that differ in a word. Each of them works.
+They resemble a large real catalogue: many tools that differ in a word. Each tool works.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AREAS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NarrowTool:
-    """A tool for one thing; `properties` are the JSON Schemas of its arguments, all of them required."""
+    """A tool for one thing; `properties` are the JSON Schemas of its arguments, all required."""
 
     name: str
     description: str

@@ -1,7 +1,7 @@
 """`python -m mcpagent.demo.server`: the demo tools as an MCP server over stdio.
 
 It uses the SDK's own server. A JSON-RPC loop of our own would save about half a second of CPU at start, in a process
-that starts beside ours, and would have to follow every protocol version that clients negotiate.
+that starts next to ours, and would have to follow every protocol version that clients negotiate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ THEMES = (clock, numbers, units, text, notes, files, chance, colours, places, sy
 
 
 def tools_of(theme: ModuleType) -> list[Callable[..., Any]]:
-    """The tools of a module: its public functions, in the order in which they stand there."""
+    """The tools of a module: its public functions, in source order."""
     own = [
         value
         for name, value in vars(theme).items()

@@ -23,7 +23,7 @@ Quantity = Literal[
     "temperature",
 ]
 
-# Temperatures are not proportional: to and from kelvin each has a formula of its own.
+# Temperatures are not proportional: to and from kelvin each has its own formula.
 _TO_KELVIN = {
     "celsius": lambda degrees: degrees + 273.15,
     "fahrenheit": lambda degrees: (degrees + 459.67) * 5 / 9,

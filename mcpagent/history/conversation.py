@@ -43,11 +43,11 @@ from mcpagent.values.messages import (
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a history says about tools, by the names that they were offered under in it.
+    """The tools that a history mentions, by the names under which they were offered in it.
 
-    `keys` tells which tool each name means: another server's tool of that name is not meant. `discovered` is in order
-    of discovery; `shown` were described to the model with their call signature; `removed` were withdrawn and not added
-    again, of which `lost` went by themselves.
+    `keys` maps each name to its tool, so that another server's tool of that name does not match. `discovered` is in
+    order of discovery; `shown` were described to the model with their call signature; `removed` were withdrawn and not
+    added again; `lost` are the removed tools that disappeared by themselves.
     """
 
     discovered: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Discovery:
 def fold_discovery(
     messages: Iterable[Message], start: Discovery | None = None
 ) -> Discovery:
-    """What the whole history says about tools."""
+    """Return the tools that the whole history mentions."""
     return _folded(
         (part for message in messages for part in message.parts), start or Discovery()
     )
@@ -135,7 +135,7 @@ class CallProgress:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody can tell if it has run, and it must not run twice."""
+        """True if it is unknown whether the call has run, and it must not run twice."""
         return not self.parts and not self.is_repeatable
 
 
@@ -157,7 +157,7 @@ def closed(messages: Sequence[Message], why: str = CANCELLED) -> list[Message]:
 
 
 def in_order(messages: Sequence[Message]) -> list[Message]:
-    """As `closed`, but for the calls of the last answer: these stay open until they are answered or closed."""
+    """Return the messages like `closed`, but leave calls of the last answer open until they are answered or closed."""
     fixed: list[Message] = []
     for message in messages:
         calls = _open_calls(fixed)
@@ -227,12 +227,12 @@ def _by_call(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ..
 
 
 def not_run(call: ToolCall, why: str) -> ToolResult:
-    """The result of a call that has none of its own."""
+    """Return the result of a call without an own result."""
     return ToolResult(call.id, call.name, (Text(why),), error="cancelled")
 
 
 def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
-    """What to tell a model whose tools changed."""
+    """Return the text that reports changed tools to the model."""
     parts = [
         f"{what}: {', '.join(names)}"
         for what, names in (("gone", gone), ("changed", changed))
@@ -244,7 +244,7 @@ def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
 
 
 class Messages(Sequence[Message]):
-    """The first messages of a list that only ever grows: what a conversation was when somebody looked, not copied."""
+    """The first messages of an append-only list: a snapshot of a conversation without a copy."""
 
     __slots__ = ("_all", "_length")
     __hash__ = None  # type: ignore[assignment]  # as that of a list
@@ -278,7 +278,7 @@ class Messages(Sequence[Message]):
 
 
 class Conversation:
-    """One history. `system` is its system prompt, fixed when it starts since changing it would lose the cache.
+    """A history. `system` is its system prompt, fixed when it starts since a change would lose the provider's cache.
 
     `note` makes a change visible to the calls of a batch that is still running; appending the batch's message makes
     it history. Calls of the last message that have no result stay open for `Session.resume`, until the next prompt.
@@ -310,9 +310,9 @@ class Conversation:
         """Tokens that fit into the window of a model, by its name, if a refused request has shown that."""
 
     def first(self, length: int | None = None) -> Conversation:
-        """The first messages as a conversation of its own; None: all, with what waits to be announced.
+        """Return the first messages as a separate conversation; None: all, with pending announcements.
 
-        A length between calls and their results is not allowed. It costs nothing to speak of, however many there are.
+        A length between calls and their results is not allowed. The cost does not depend on their number.
         """
         other = Conversation(self.system)
         other._messages = self._messages[:length]
@@ -342,7 +342,7 @@ class Conversation:
 
     @property
     def messages(self) -> Messages:
-        """The history so far; it stays as it is while the conversation goes on."""
+        """The history so far; the returned value does not change when the conversation continues."""
         return Messages(self._messages)
 
     def __len__(self) -> int:
@@ -357,7 +357,7 @@ class Conversation:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All there is in order, with what the running batch noted and what waits to be announced."""
+        """All parts in order, with those of the running batch and pending announcements."""
         said = (part for message in self._messages for part in message.parts)
         return (*said, *self._noted, *self._announced)
 
@@ -365,14 +365,14 @@ class Conversation:
 
     @property
     def sent(self) -> Sequence[Message]:
-        """What a model is sent of it: all, or what the last `Compacted` says."""
+        """The messages that a model receives: all, or those that the last `Compacted` leaves."""
         place = self._compacted_before(len(self._messages))
         if place is None:
             return self.messages
         return *self._front(place)[0], *self._messages[place + 1 :]
 
     def sent_tokens(self, length: int | None = None) -> int:
-        """Estimated tokens of what was sent when there were so many messages (None: of what is sent now)."""
+        """Return the estimated tokens that were sent when there were so many messages (None: that are sent now)."""
         if length is None:
             length = len(self._messages)
         if not length:
@@ -388,7 +388,7 @@ class Conversation:
 
     @property
     def compacted(self) -> Compacted | None:
-        """What was said last of what is not sent any more, also what waits for its place; None if all is sent."""
+        """The last compaction, also one that waits for its place in the history; None if all messages are sent."""
         waiting = next(
             (part for part in reversed(self._announced) if isinstance(part, Compacted)),
             None,
@@ -407,7 +407,7 @@ class Conversation:
 
     @property
     def is_just_compacted(self) -> bool:
-        """Whether nothing was said since, but for a prompt that nobody has answered."""
+        """True if no message has been added since the last compaction, except an unanswered prompt."""
         last = len(self._messages) - 1 - self._unanswered_prompt
         return (
             any(isinstance(part, Compacted) for part in self._announced)
@@ -421,7 +421,7 @@ class Conversation:
         return None
 
     def _front(self, place: int) -> tuple[tuple[Message, ...], int]:
-        """What is sent of the messages up to this one, and its estimated tokens."""
+        """Return the messages that are sent for those up to this one, and their estimated tokens."""
         if (known := self._fronts.get(place)) is None:
             part = compacted_in(self._messages[place])
             assert part is not None
@@ -430,9 +430,9 @@ class Conversation:
         return known
 
     def compact(self, part: Compacted) -> None:
-        """Keeps it until there is a place for it in the history, as what is announced; it counts from there on.
+        """Queue a compaction like an announcement, until the history has a place for it; it counts from there on.
 
-        `part.kept` counts from the end of what there is now, without a prompt that nobody has answered.
+        `part.kept` counts from the end of the current messages, without an unanswered prompt.
         """
         self._announced = [
             *(one for one in self._announced if not isinstance(one, Compacted)),
@@ -441,21 +441,21 @@ class Conversation:
 
     @property
     def steps(self) -> Sequence[Step]:
-        """What the answers in it took, in order; of those only that were made here, or kept."""
+        """The tokens, cost and time of each answer, in order; only of answers that were made or stored here."""
         return self._steps
 
     def note_step(self, step: Step) -> None:
-        """Keeps what the last answer took; the names offered are one value as long as they are the same."""
+        """Store the use of the last answer; steps with the same offered names share one tuple."""
         before = self._steps[-1].offered if self._steps else ()
         self._steps.append(
             replace(step, offered=before) if step.offered == before else step
         )
 
-    # -- for whoever writes it down -----------------------------------------------------------------------------------
+    # -- for the journal --------------------------------------------------------------------------------------------
 
     @property
     def written(self) -> int:
-        """So many of the first messages are as they were when `is_written` was called."""
+        """Return the number of first messages that are unchanged since `is_written` was called."""
         return self._written
 
     def is_written(self) -> None:
@@ -469,12 +469,12 @@ class Conversation:
 
     @property
     def has_unanswered_prompt(self) -> bool:
-        """Whether the last message is a prompt that nobody has answered."""
+        """True if the last message is a prompt without an answer."""
         return self._unanswered_prompt
 
     @property
     def progress(self) -> Mapping[str, CallProgress]:
-        """What is known of the open calls that were sent, by id."""
+        """The journaled progress of the open calls that were sent, by ID."""
         return self._progress
 
     def note_progress(self, call_id: str, progress: CallProgress) -> None:
@@ -530,7 +530,7 @@ class Conversation:
 
     @property
     def place(self) -> int:
-        """How many messages there are up to the last that is no results: where the open calls stand."""
+        """The number of messages up to the last one that is no result: the position of the open calls."""
         behind = 0
         while (
             behind < len(self._messages) and self._messages[-1 - behind].role == "tool"
@@ -552,14 +552,17 @@ class Conversation:
 
     @property
     def discovery(self) -> Discovery:
-        """What the history says about tools, with the running batch and what waits to be announced."""
+        """The tools that the history mentions, with the running batch and changes that still wait to be announced."""
         if not self._noted and not self._announced:
             return self._folded
         return _folded((*self._noted, *self._announced), self._folded)
 
     @property
     def answered_prompt(self) -> str:
-        """The text of the last prompt that has an answer; "" if there is none. What came after results is no prompt."""
+        """The text of the last prompt that has an answer; "" if there is none.
+
+        A user message after results is no prompt.
+        """
         roles = ("tool", *(message.role for message in self._messages))
         for place in range(len(self._messages) - 1, 0, -1):
             if roles[place : place + 2] == ("user", "assistant") and (
@@ -580,7 +583,7 @@ class Conversation:
         self._unanswered_prompt = True
 
     def take_back_prompt(self) -> bool:
-        """Takes back the user's last message if nobody answered it yet."""
+        """Remove the user's last message if it has no answer yet."""
         was_there, self._unanswered_prompt = self._unanswered_prompt, False
         if was_there:
             self._messages = self._messages[:-1]
@@ -588,7 +591,7 @@ class Conversation:
         return was_there
 
     def pin(self, place: int) -> bool:
-        """Marks the message at this place as one that stays; False if there is none."""
+        """Pin the message at this position; False if there is none."""
         if not 0 <= place < len(self._messages):
             return False
         message = self._messages[place]
@@ -656,7 +659,7 @@ class Conversation:
         self._noted.extend(parts)
 
     def close_open_calls(self, why: str = CANCELLED) -> None:
-        """Answers every open call with an error, so that the history is valid as it stands."""
+        """Answer every open call with an error, so that the history is valid."""
         self._noted.clear()
         if calls := self.open_calls:
             self.append(_missing(calls, why))
@@ -677,7 +680,7 @@ class Conversation:
         return fold_discovery(self._messages[place] for place in self._telling)
 
     def _fold_last(self) -> None:
-        """Takes in what the last message says about tools; it may have taken the place of another one."""
+        """Apply the tool changes of the last message, which may have replaced another one."""
         place = len(self._messages) - 1
         if self._telling[-1:] == [place]:
             self._telling.pop()
@@ -690,7 +693,7 @@ class Conversation:
 
 
 def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -> bool:
-    """Return whether the progress is that of this call, as far as the history says which tool its name means."""
+    """Return whether the progress is that of this call, as far as the history identifies the tool of its name."""
     return call.name not in keys or known.cause in (
         "",
         call_digest(keys[call.name], call.arguments),
@@ -698,12 +701,12 @@ def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -
 
 
 def is_cut(call: ToolCall) -> bool:
-    """Whether its arguments were written down without a secret that they had."""
+    """True if a secret was redacted from the stored arguments of the call."""
     return REDACTED in json.dumps(call.arguments)
 
 
 def _tells(message: Message) -> bool:
-    """Whether it says something about tools."""
+    """True if the message reports tools or a compaction."""
     for part in message.parts:
         if isinstance(part, ToolsShown | ToolsChanged | Compacted):
             return True
@@ -735,7 +738,7 @@ def usable_prompt(prompt: object) -> Words:
 
 
 def usable_history(messages: Sequence[Message]) -> list[Message]:
-    """The messages with their texts as a prompt's are made; what cannot be sent would end every later request.
+    """Return the messages with texts cleaned like a prompt's; an unsendable text would fail every later request.
 
     Raises `InputError` for a message that has something of the wrong type in it.
     """

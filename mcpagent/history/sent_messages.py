@@ -45,7 +45,7 @@ def is_pinned(message: Message) -> bool:
 class LeftOut:
     """The parts of a history that the model does not receive.
 
-    `cut`: messages before this index are left out, except those at the indices in `stays`. `summary` replaces them, ""
+    `cut`: messages before this index are omitted, except those at the indices in `stays`. `summary` replaces them, ""
     if there is no summary. Of the results of the calls in `shortened`, the model receives only the beginnings.
     """
 
@@ -56,11 +56,11 @@ class LeftOut:
 
     @property
     def messages(self) -> int:
-        """Number of messages that are left out."""
+        """Number of omitted messages."""
         return self.cut - len(self.stays)
 
     def has(self, place: int) -> bool:
-        """Return whether the message at this index is left out."""
+        """Return whether the message at this index is omitted."""
         return place < self.cut and place not in self.stays
 
 
@@ -171,7 +171,7 @@ def _plain(message: Message) -> Message:
 
 
 def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
-    """Return the message as it is sent: with shortened results, and without `Compacted` parts."""
+    """Return the message in its sent form: with shortened results, and without `Compacted` parts."""
     changed = False
     parts: list[Part] = []
     for part in message.parts:
@@ -184,7 +184,7 @@ def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
             parts.append(part)
     if changed and all(
         isinstance(part, Pinned) for part in parts
-    ):  # somebody pinned what said nothing else
+    ):  # a pinned message with no other part
         parts = []
     if changed:
         return replace(message, parts=tuple(parts))

@@ -1,1 +1,1 @@
-"""Write sessions as typed entries, and compute recordings, exports and traces of them."""
+"""Write sessions as typed entries, and compute recordings, exports and traces from these entries."""

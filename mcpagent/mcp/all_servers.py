@@ -184,8 +184,8 @@ class McpServers:
     ) -> float:
         """Wait until no server is connecting any more, or it is `enough`; return the seconds that it took.
 
-        A question waits for `limit` seconds in total, of which `spent` are already used. If one question has waited
-        that long for an attempt to connect, later questions do not wait for that attempt. `report` receives the servers
+        A question waits for `limit` seconds in total; `spent` seconds are already used. If one question has waited that
+        long for an attempt to connect, later questions do not wait for that attempt. `report` receives the servers
         waited for. Lists that are being read again are waited for as in a call.
         """
         if not self._links:
@@ -268,7 +268,7 @@ class McpServers:
             is_first = not first_try.is_set()
             first_try.set()
             if failure is None:
-                if self._has_opened:  # in the step in which it is said to be ready: who waits for that finds its tools
+                if self._has_opened:  # in the step that reports it ready: listeners of that find its tools
                     self._on_late(link)
                 return None
             if self._has_opened and is_first:
@@ -291,7 +291,7 @@ class McpServers:
         """End every connection and process, also of servers that are still connecting."""
         try:
             await asyncio.gather(*(self._stop_starting(name) for name in self._starts))
-        finally:  # also if whoever waits for it is cancelled
+        finally:  # also if the waiter is cancelled
             await asyncio.gather(
                 *(link.__aexit__(None, None, None) for link in self._links.values())
             )

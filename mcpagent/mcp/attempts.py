@@ -29,7 +29,7 @@ class Attempt:
     """An attempt at a request, with all messages sent for it; enter `timeout` around it.
 
     `sent_id` is the ID of the last request sent for it, None before that. `has_begun`: its server already executes it,
-    whatever happens to later messages. `silent_from` is the time of the last piece of its answer.
+    even if later messages fail. `silent_from` is the time of the last piece of its answer.
     """
 
     def __init__(

@@ -226,7 +226,7 @@ class McpConnection:
                 ready.set_exception(
                     self._explain.error("was closed while it connected", "connect")
                 )
-            ready.exception()  # marks it as seen: whoever opened may be gone
+            ready.exception()  # marks it as seen: the opener may be gone
 
     async def _hold(self, way: Way, ready: asyncio.Future[None]) -> None:
         wire = relayed(
@@ -348,7 +348,7 @@ class McpConnection:
             ):
                 request = as_task(request, limits.total)
             for _ in range(MAX_INPUT_ROUNDS + 1):
-                # Results go past the SDK, which has a stand-in for each.
+                # Results bypass the SDK, which has a placeholder for each.
                 shown = await session.send_request(
                     request, RawResult, progress_callback=attempt.heard
                 )
@@ -445,7 +445,7 @@ class McpConnection:
                     raise
                 failure = self._explained(error, phase, self._outcome_of(attempt))
                 if is_end_of_session(error):
-                    self._stop.set()  # whoever tries again needs another connection
+                    self._stop.set()  # a retry needs another connection
         _note_request(phase, attempt, failure)
         if isinstance(failure, CallTimeoutError) and is_vital and not self._attempts:
             self._check = self._start(self._check_alive())
@@ -551,7 +551,7 @@ def ways_to(config: ServerConfig, era: Era) -> list[Way]:
         if era == "auto":
             return local
         return local[::-1]
-    # Over HTTP the probe costs one short request, so it is made unless the configuration says otherwise.
+    # Over HTTP the probe costs one short request, so the default is to send it.
     http, sse = Way("http", config.era), Way("sse", "legacy")
     return {"auto": [http, sse], "sse": [sse]}.get(config.transport, [http])
 
@@ -559,7 +559,7 @@ def ways_to(config: ServerConfig, era: Era) -> list[Way]:
 def _note_request(
     phase: str, attempt: Attempt, failure: Exception | None = None
 ) -> None:
-    """Note the request, with the code of a refusal, for the call that it is made for."""
+    """Note the request, with the code of a refusal, for its call."""
     run = current_run()
     if attempt.sent_id is not None and run is not None and run.of_call is not None:
         if isinstance(failure, RefusedError):

@@ -198,7 +198,7 @@ def is_end_of_session(error: BaseException) -> bool:
 
 
 def after_colon(tail: tuple[str, ...]) -> str:
-    """Return the most telling of some last words, to be put behind an error."""
+    """Return the most informative of the last lines, to be appended to an error."""
     if tail:
         return f": {telling_line(tail)}"
     return ""

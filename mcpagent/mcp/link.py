@@ -145,7 +145,7 @@ class ServerLink:
 
     @property
     def life(self) -> Life:
-        """The state with its data: the same object until one of them changes."""
+        """The state with its data: the same object until a value changes."""
         return self._life
 
     @property
@@ -229,7 +229,7 @@ class ServerLink:
             await self._drop(self._life.connection)
             if (
                 self._life.state == "closed"
-            ):  # what it listed before that is not compared with what it lists now
+            ):  # its earlier lists are not compared with the current ones
                 self._life = replace(self._life, taken=0.0, tools=())
             elif self._life.state == "ready":
                 self._life = replace(self._life, state="cached")
@@ -296,7 +296,7 @@ class ServerLink:
             await self._drop(self._life.connection)
             if not isinstance(
                 error, Exception
-            ):  # cancelled: nobody waits for it any more
+            ):  # cancelled: nothing waits for it any more
                 if self._life.state != "closed":
                     self._life = replace(
                         self._life, state=before.state, reason=before.reason
@@ -425,7 +425,7 @@ class ServerLink:
                 connection = await self.connected()
                 if is_ready:  # otherwise opening it has read them
                     self._take(*await self._read(connection))
-            except Exception as error:  # noqa: BLE001  nobody waits for it, so it must be reported
+            except Exception as error:  # noqa: BLE001  nothing waits for it, so it must be reported
                 self._news.warn(f"its lists could not be read again: {error}")
             self._refreshed = announced
             is_over = announced == self._announced
@@ -532,8 +532,10 @@ class ServerLink:
 
     async def _refused_change(self, definition: ToolDefinition) -> ToolOutput | None:
         if self._pins is not None and self._life.state == "cached":
-            # What was listed long ago cannot show a change: the server's own list is read first.
-            with contextlib.suppress(ServerError):  # the call meets it too, and says so
+            # An old list cannot show a change: the server's own list is read first.
+            with contextlib.suppress(
+                ServerError
+            ):  # the call meets it too, and reports it
                 await self.connected()
         lists = self._life.known.lists
         refusal = await refusal_of_change(

@@ -196,8 +196,8 @@ def _error_in(end: End) -> Any:
 def _says_session_is_gone(end: End) -> bool:
     """Return whether the server does not know the session, by its status and its whole answer.
 
-    The specification has it answer 404, some answer 400. What names no session id may as well be about a session of
-    the tool's own, so with 400 it counts only if the server did not even read the request's id.
+    The specification has it answer 404, some answer 400. An answer without a session ID may be about a session of the
+    tool itself, so with 400 it counts only if the server did not even read the request's id.
     """
     if end.status not in (400, 404) or not (end.session or end.transport == "sse"):
         return False

@@ -213,7 +213,9 @@ class FollowedTask:
         """Return the call's result, repaired. Raises `TaskError`, or `MCPError` as a plain call would."""
         try:
             if self._is_extension and self._task.status in ENDED:
-                await self._ask_after()  # a handle says how it ended, and has no result
+                await (
+                    self._ask_after()
+                )  # a handle reports how it ended, and has no result
             while self._task.status not in ENDED:
                 self._check_age()
                 if self._task.status == "input_required":

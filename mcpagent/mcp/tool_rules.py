@@ -26,7 +26,7 @@ def enabled_tools(
     """Return the tools that the configuration enables, in their order and their form for a model, bound to `call`.
 
     `call` receives each tool as listed. All tools enter here, from a server or a cache file, and always become tools of
-    this server, whatever the file contains.
+    this server, even if the file names another.
     """
     seconds, always = longer_seconds(config), config.always_load
     own, rules = config.name, entry_rules(config)

@@ -96,7 +96,7 @@ async def _bounded(
 
 
 class AnswerSize:
-    """Count the bytes and lines of an answer, in whatever pieces it arrives."""
+    """Count the bytes and lines of an answer, in pieces of any size."""
 
     def __init__(self, *, is_stream: bool) -> None:
         self._is_stream = is_stream

@@ -55,7 +55,7 @@ class ModelRequest:
     `deferred_tools` are for the provider's own search: all tools it ever received in this conversation, each as first
     sent. Discovered and lost tools stay among them. They are set only if `search_problem` reports no problem, and
     `search_strategy` is the ranking of that search, if there is a choice. The provider runs `provider_tools`;
-    unsupported ones are left out with one notice. `output` is the format of the answer, None for text; an answer with
+    unsupported ones are omitted with one notice. `output` is the format of the answer, None for text; an answer with
     calls need not have it. `purpose` "summary" requests the summary of a conversation; "sampling" is a request of an
     MCP server.
     """
@@ -182,7 +182,7 @@ def price_of(model: Model, usage: Usage) -> float | None:
         if own is not None:
             return _price(own(usage))
         return None
-    except Exception:  # noqa: BLE001 - it may be somebody else's, and what it is asked for must not hide why
+    except Exception:  # noqa: BLE001 - it may be third-party code, and its error must not hide the cause
         return None
 
 
@@ -299,7 +299,7 @@ class RequestUnderWay:
         if kind is None or was_over or not (is_cut_off or self._paid):
             return  # a request that was refused costs nothing
         usage = Usage(self._sent(), text_tokens("".join(self._paid)))
-        # What its provider ran until then is not known.
+        # The provider's work until then is unknown.
         if self._request.provider_tools:
             price = None
         else:
@@ -359,7 +359,7 @@ class ToolLimits:
 
 
 def accepted_files(model: Model) -> frozenset[str]:
-    """Return the inputs beside text that the model accepts: "image", "pdf", "audio"; without a word, pictures.
+    """Return the inputs other than text that the model accepts: "image", "pdf", "audio"; by default, pictures.
 
     A model can implement it as a method `accepted_files()`; the method is optional.
     """

@@ -162,8 +162,10 @@ def anthropic_capabilities(model_name: str) -> Capabilities:
 
 
 def openai_capabilities(model_name: str) -> Capabilities:
-    """For OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`; a known model
-    that can do nothing of the kind is given found tools through another one."""
+    """Return the capabilities for OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`.
+
+    A known model without these features receives found tools through another tool.
+    """
     found = _looked_up(_OPENAI, identity_of(model_name))
     if found is SAFE and profile_of(Origin("openai", model=model_name)) is not UNKNOWN:
         return KEEPING

@@ -107,7 +107,7 @@ class ApiFormat(ABC):
     def read_answer(
         self, answer: Mapping[str, Any], request: ModelRequest
     ) -> ModelResponse:
-        """Return the provider's answer as ours, with where it is from and the tools that its own search found."""
+        """Return the provider's answer as ours, with its origin and the tools that its own search found."""
         response = self._read(answer, request)
         message = replace(response.message, origin=self.origin)
         return replace(response, message=with_found(message, request, self.found_names))
@@ -138,7 +138,7 @@ class ApiFormat(ABC):
         return not ran_unpriced(message)
 
     def price_of(self, usage: Usage) -> float | None:
-        """What so many tokens cost (US dollars), by the table of prices; None if that is not known."""
+        """Return the price of the tokens in US dollars, by the table of prices; None if it is unknown."""
         return dollars_for(usage, self.provider, self.model_name, self.target.base_url)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:

@@ -101,7 +101,10 @@ _LONGEST_DELAY_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who is asked, as errors name it. `key_variable` is where its key is set, "" if none is needed."""
+    """The target of requests, as errors name it.
+
+    `key_variable` is the variable with its key, "" if it needs no key.
+    """
 
     provider: str
     model: str
@@ -431,7 +434,7 @@ def _without_markup(text: str) -> str:
 
 
 def to_error(failure: Failure, target: Target) -> McpAgentError:
-    """The exception a caller gets, with one line that says who failed, how, and what to do."""
+    """Return the exception for the caller, with one line that names the target, the failure and the fix."""
     who, status = target.provider, failure.status
     if status:
         said = f"HTTP {status}: {failure.message}"

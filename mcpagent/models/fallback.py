@@ -41,7 +41,7 @@ class FallbackModel:
     """Asks the models in order until one returns a usable answer.
 
     Each model has already retried its own request if that could help. A conversation that is too long is not passed on:
-    it has to be shortened. A failed model is skipped for a while, unless all of them failed. All models share the
+    it has to be shortened. A failed model is skipped for a while, unless all models failed. All models share the
     history, so tools found with one model remain available with the next. `owned` models are closed with this one.
     """
 
@@ -80,7 +80,7 @@ class FallbackModel:
             try:
                 response = await model.respond(told_form(model, request), shown)
             except (ModelError, CredentialsError) as error:
-                # What is too long for an account's minute is not so for others.
+                # A request that is too long for an account's minute may fit others.
                 if isinstance(error, ContextOverflowError) and (
                     error.status != 429 or len(tried) == last
                 ):
@@ -124,7 +124,7 @@ class FallbackModel:
         )
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """Return the first problem of any model, because each of them may answer and must be able to find tools."""
+        """Return the first problem of any model, because each model may answer and must be able to find tools."""
         problems = (search_problem(model, strategy, deferred) for model in self.models)
         return next((problem for problem in problems if problem), "")
 

@@ -4,7 +4,7 @@ Each message is read by its own shape, so a list may mix them: Chat Completions
 (https://platform.openai.com/docs/api-reference/chat), items of the Responses API
 (https://platform.openai.com/docs/api-reference/responses), Anthropic Messages
 (https://platform.claude.com/docs/en/api/messages), and mcpagent's own, as values or from `dump_messages`. Objects that
-an SDK returned are accepted as they are.
+an SDK returned are accepted directly.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def history_of(
 def only_said(history: History) -> History:
     """Return the messages of users and models in an untrusted history.
 
-    System messages, compactions and containers of programs are left out; calls without a result are closed.
+    System messages, compactions and containers of programs are removed; calls without a result are closed.
     """
     said: list[Message] = []
     for message in history.messages:

@@ -259,9 +259,7 @@ class HttpModel(ApiFormat):
         kept = self._with_output(kept, request)
         extra = request.settings.extra
         theirs = extra.get("tools")
-        if isinstance(
-            theirs, list
-        ):  # before ours, so that what is found later stands at the end
+        if isinstance(theirs, list):  # before ours, so that tools found later come last
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
         return self.wellformed(self.fitted({**kept, "stream": True, **extra}))
 
@@ -287,7 +285,7 @@ class HttpModel(ApiFormat):
         )
 
     def accepted_files(self) -> frozenset[str]:
-        """Return the inputs beside text that the model accepts: "image", "pdf", "audio"."""
+        """Return the inputs other than text that the model accepts: "image", "pdf", "audio"."""
         return self.endpoint.accepts - self.server().group("input").keys()
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
@@ -393,7 +391,7 @@ class HttpModel(ApiFormat):
         return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
 
     def tool_limits(self) -> ToolLimits:
-        """How many tools fit: as `capabilities` say, else as its server reported, else as is known of its address."""
+        """Return the number of tools that fit: that of `capabilities`, else the server's own, else by its address."""
         given, known = self.capabilities.limits, self.endpoint.limits
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(
@@ -441,11 +439,11 @@ class HttpModel(ApiFormat):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether another server than the provider's own is asked."""
+        """True if requests go to another server than the provider's own."""
         return self.target.base_url.rstrip("/") != self.usual_url
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """Return the form of the request; elsewhere, possible calls written as text are shown only if they are none.
+        """Return the form of the request; elsewhere, text that may be a call is shown only if it turns out to be text.
 
         Emits one notice for each unsupported setting.
         """
@@ -474,7 +472,7 @@ class HttpModel(ApiFormat):
                 return textual_way(request, emit)
             return AskedWay(request, emit)
         match self.output_way(request, can_call=can_call):
-            case "native":  # JSON is no call then, whatever it looks like
+            case "native":  # JSON is never a call then
                 return AskedWay(request, emit)
             case "tool":
                 return submitted_way(
@@ -580,8 +578,10 @@ class HttpModel(ApiFormat):
         return self.learn(failure, **{f"output:{refused}": "refused"})
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
-        """Whether the failure names something of the request that it can be sent without, which is left out from now
-        on: what is asked for beside the answer, reasoning of the history, or what a setting wrote."""
+        """True if the failure names a part of the request that can be left out, which later requests then omit.
+
+        Such a part is an extra of the answer, reasoning of the history, or the field of a setting.
+        """
         body = self.request_body(request)
         if named := refused_option(failure, body):
             return self.learn(failure, **{f"field:{named}": ""})
@@ -605,7 +605,10 @@ class HttpModel(ApiFormat):
         )
 
     def server(self) -> Learned:
-        """What was learned of the model at its address, maybe by an earlier process; forgotten after a day."""
+        """Return the learned facts about the model at its address.
+
+        They may stem from an earlier process; they expire after a day.
+        """
         if self._learned is None:
             loaded = None
             if self._cache is not None:
@@ -619,10 +622,10 @@ class HttpModel(ApiFormat):
         return self._learned
 
     def learn(self, failure: Failure | None = None, /, **found: FactValue) -> bool:
-        """Note what was found out, with the failure as its evidence. True, so that a failure can be told with it.
+        """Record facts, with the failure as their evidence. Returns True, so that the caller can return it.
 
-        What a failure taught is kept for other processes once the request that heeds it succeeds (`confirm`), and is
-        forgotten if that fails too (`forget_untried`).
+        A fact is stored for other processes once a request that heeds it succeeds (`confirm`), and is forgotten if that
+        fails too (`forget_untried`).
         """
         now = (self._cache.now if self._cache is not None else self._now)()
         evidence = ""
@@ -848,12 +851,12 @@ class OpenAIModel(HttpModel):
 
     @property
     def at_openai(self) -> bool:
-        """Whether OpenAI itself is asked."""
+        """True if requests go to OpenAI itself."""
         return is_openai(self.target.base_url)
 
     @property
     def speaks_as_openai(self) -> bool:
-        """Whether OpenAI, at any of its addresses, or Azure is asked."""
+        """True if requests go to OpenAI, at any of its addresses, or to Azure."""
         return self.endpoint.server.dialect == "openai"
 
     def most_output(self, failure: Failure) -> int | None:
@@ -898,7 +901,7 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
 
 
 def _schema_key(request: ModelRequest) -> str:
-    """Return what stands for the schema of an answer among what was learned."""
+    """Return the key of an answer's schema among the learned facts."""
     return sha256(schema_text(request).encode("utf-8", "replace")).hexdigest()[:16]
 
 

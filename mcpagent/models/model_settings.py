@@ -39,16 +39,15 @@ CACHE_TTLS = ("5m", "30m", "1h", "12h", "24h", "in_memory")
 class ModelSettings:
     """The settings of every request; None or an empty value leaves the provider's default.
 
-    Settings that a model does not support are left out of the request, with one notice.
+    The request omits settings that a model does not support, with one notice.
 
     `thinking` is one of `LEVELS`, "off" to "max", or the most tokens to think; a level that the model does not have
-    becomes the nearest one, which is reported. `tool_choice` is "auto", "none",
-    "required", or the name of a tool: a call that is demanded is demanded of the first answer to a question, since the
-    run would have no end otherwise. `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`.
-    `timeout_seconds` is the longest wait for the next byte. `headers` go out with each request. `extra` is merged into
-    the request body last, for whatever a provider has beyond these; its `tools`, those that the provider runs, stand
-    before all others. `profile` says whether the agent works as suits a small model, "small" or "large"; None goes by
-    what is known of the model (`model_size.py`).
+    becomes the nearest one, which is reported. `tool_choice` is "auto", "none", "required", or the name of a tool: a
+    call that is demanded is demanded of the first answer to a question, since the run would have no end otherwise.
+    `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`. `timeout_seconds` is the longest wait for
+    the next byte. `headers` go out with each request. `extra` is merged into the request body last, for further
+    features of a provider; its `tools`, which the provider runs, precede all others. `profile` says whether the agent
+    works as suits a small model, "small" or "large"; None goes by what is known of the model (`model_size.py`).
     """
 
     max_output_tokens: int | None = None
@@ -80,7 +79,7 @@ class ModelSettings:
         }
 
     def without(self, name: str) -> ModelSettings:
-        """Return the settings with one of them unset."""
+        """Return the settings with this one unset."""
         return replace(self, **{name: _UNSET[name]})
 
 

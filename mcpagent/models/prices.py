@@ -58,9 +58,7 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
                 usage.web_searches
                 and getattr(priced.model_price, "web_searches_kcount", None) is None
             ):
-                return (
-                    None  # the table says nothing of them, and would take them for free
-                )
+                return None  # the table has no price for them, and would count them as free
             return float(priced.total_price)
     return None
 
@@ -87,7 +85,7 @@ def known_search_cost(
     rewrites: bool,
     window_tokens: int | None,
 ) -> float:
-    """What a search and the requests around it cost, as the number of cached input tokens that cost the same.
+    """Return the cost of a search and the requests around it, as the number of cached input tokens of the same cost.
 
     For that cost, this many tokens of definitions can be offered instead. At most half of the model's window counts,
     because the conversation needs room. `rewrites`: a found tool changes the beginning of the request, which costs the

@@ -1,7 +1,7 @@
 """The settings that each model and each server supports: two tables, each row with its source.
 
-Models without a row receive the settings as their protocol writes them. Refused settings are left out and not sent
-again (`HttpModel.learns`).
+Models without a row receive the settings as their protocol writes them. Refused settings are not sent again
+(`HttpModel.learns`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Profile:
 
     `max_output_tokens` is its largest answer. `thinking`: "none"; "budget" of tokens; "adaptive", by effort; "effort"
     of OpenAI's; "unknown". `can_stop`: whether it answers without thinking. `sampling`: whether temperature and top_p
-    may be set, "one" of them, only "unless thinking", or "none". `efforts` are its effort levels; `stops`: whether
-    texts may end an answer. `encrypts`: whether its reasoning comes encrypted, None if unknown.
+    may be set, only "one", only "unless thinking", or "none". `efforts` are its effort levels; `stops`: whether texts
+    may end an answer. `encrypts`: whether its reasoning comes encrypted, None if unknown.
     """
 
     source: str
@@ -245,7 +245,7 @@ _MISTRALS: tuple[tuple[str, Profile], ...] = (
 
 @lru_cache(maxsize=256)
 def profile_of(to: Origin) -> Profile:
-    """Return what the model takes, whatever surrounds its name."""
+    """Return the profile of the model, with any text around its name."""
     model = identity_of(to.model)
     if model.maker == "anthropic":
         for family, first, last, profile in _CLAUDES:
@@ -272,7 +272,7 @@ _UNSTRUCTURED = re.compile(
 
 
 def is_structured(to: Origin) -> bool | None:
-    """Whether the model keeps to a JSON Schema of its answer that a request names; None if nothing is known of it."""
+    """True if the model obeys a JSON Schema of its answer in the request; None if that is unknown."""
     model = identity_of(to.model)
     if model.maker == "anthropic":
         return model.version >= _FIRST_STRUCTURED
@@ -293,16 +293,15 @@ CachingKind: TypeAlias = Literal["automatic", "field", "markers", "none"]
 class Server:
     """The options that an address supports; `source` is the source of these facts.
 
-    Of settings `fields` says which it knows beside temperature, and how it calls them, and `thinking` how that is
-    written: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template;
-    Mistral's two forms. `efforts` are those that it takes for models of which nothing is known.
-    `dialect` is that of its Chat Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the
-    most that it takes in one request, `behind` those of providers behind it, as its models' names begin. `caching` says
-    how a beginning that was sent before comes to cost a fraction: "automatic", by the "field" `cache_control` of the
-    body (Anthropic's), by "markers" on blocks alone, or not ("none"). `proxies`: its models are large ones, so that
-    found tools are called through `call_tool` where that keeps the cache.
-    `structured`: whether a JSON Schema of the answer is obeyed, "always", or only "alone", without tools in the same
-    request; "" if only models do that are known to.
+    `fields` has the settings other than temperature that it supports, with their field names. `thinking` is the form of
+    thinking: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template;
+    Mistral's two forms. `efforts` are those that it accepts for unknown models. `dialect` is that of its Chat
+    Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the most that it takes in one
+    request, `behind` those of providers behind it, as its models' names begin. `caching` is the way in which a repeated
+    beginning costs a fraction: "automatic", by the "field" `cache_control` of the body (Anthropic's), by "markers" on
+    blocks alone, or not ("none"). `proxies`: its models are large ones, so that found tools are called through
+    `call_tool` if that keeps the cache. `structured`: whether a JSON Schema of the answer is obeyed, "always", or only
+    "alone", without tools in the same request; "" if only models do that are known to.
     """
 
     source: str
@@ -484,7 +483,7 @@ _MESSAGES: tuple[tuple[str, Server], ...] = (
 )
 _MESSAGES_NAMED: Mapping[str, Server] = {"bedrock": _CLOUD, "vertex": _CLOUD}
 _NAMED: Mapping[str, Server] = {
-    # a provider's own prefix says who stands behind a proxy's address
+    # a provider's own prefix names the server behind a proxy's address
     "gemini": _HOSTS["generativelanguage.googleapis.com"],
     "google": _HOSTS["generativelanguage.googleapis.com"],
     "together": _HOSTS["api.together.xyz"],
@@ -542,7 +541,7 @@ def _at(host: str, servers: tuple[tuple[str, Server], ...]) -> Server | None:
 
 
 def is_at_openai(to: Origin) -> bool:
-    """Whether OpenAI itself is asked, at any of its addresses."""
+    """True if requests go to OpenAI itself, at any of its addresses."""
     host = host_at(to)
     return host == "api.openai.com" or host.endswith(".api.openai.com")
 

@@ -75,9 +75,11 @@ def refused_setting(
     fields_of: Callable[[ModelRequest], Mapping[str, Any]],
     known: Collection[str],
 ) -> dict[str, str]:
-    """The fields of the body that a setting made, if the failure names one of them, or refuses the setting in other
-    words; by field, the setting. `fields_of` gives those that all settings of a request make, `known` are left out
-    already."""
+    """Return the refused fields of the body that a setting made; by field, the setting.
+
+    The failure names such a field, or refuses the setting in other words. `fields_of` returns the fields of all
+    settings of a request, `known` are already omitted.
+    """
     if _is_about_history(failure):
         return {}
     whole = fields_of(request)
@@ -125,7 +127,7 @@ def _refused_in_words(message: str, name: str) -> bool:
 
 
 def refused_caching(failure: Failure, body: Mapping[str, Any]) -> str:
-    """Return which flag of what is learned the failure refuses: the field `cache_control`, or markers; else ""."""
+    """Return the learned flag that the failure refuses: the field `cache_control`, or markers; else ""."""
     named = f"{failure.param} {failure.message}"
     if "cache_control" not in named or not _REFUSES.search(named):
         return ""
@@ -139,8 +141,8 @@ def refused_caching(failure: Failure, body: Mapping[str, Any]) -> str:
 def longest_answer(failure: Failure) -> int | None:
     """Return the longest answer that the model accepts or the conversation leaves room for.
 
-    It reads the errors of servers with OpenAI's formats. None if the failure has another cause, or too little room is
-    left.
+    It reads the errors of servers with OpenAI's formats. None if the failure has another cause, or too little room
+    remains.
     """
     if found := _TOO_LONG_AN_ANSWER.search(failure.message):
         return int(next(filter(None, found.groups())))

@@ -31,7 +31,7 @@ class Provider:
     """A provider as the prefix of a model's name.
 
     `protocol` is its API. The first set variable of `key_variables` counts; none means that no key is needed.
-    `default_model` is used if only a key is set, and if the prefix stands alone.
+    `default_model` is used if only a key is set, and if the text is only the prefix.
     """
 
     protocol: Literal["messages", "responses", "chat"]
@@ -177,8 +177,8 @@ def resolve_model(
 
     A `Model` is returned unchanged. A text is `provider:model`, with options as in a URL's query:
     `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline" is
-    the built-in stand-in. A list, or a text with commas, is a chain: the next model answers if one cannot, or has no
-    key. None is `default_spec`.
+    the built-in offline model. A list, or a text with commas, is a chain: the next model answers if one cannot, or has
+    no key. None is `default_spec`.
 
     Keys come from `environ`. Without it, they come from the process's environment and then from the keys set by
     `mcpagent keys set`. Connects to nothing. Raises `ConfigError` for an unknown name and `CredentialsError` for a

@@ -43,7 +43,7 @@ class ShownDeltas:
             self._deltas.append(event)
         elif isinstance(
             event, AnswerRestarted
-        ):  # a model in a chain said so of its own answer
+        ):  # a model in a chain reported its own answer
             self._deltas, self._kept = [], 0
         self._emit(event)
 

@@ -112,7 +112,7 @@ def plan_tools(request: ModelRequest) -> ToolPlan:
     """Compute the origin of the request's tools from its history.
 
     A tool that the history added, that is not offered now and was not withdrawn in it no longer exists, or belongs to
-    another configuration: it is left out. A tool that changed without a record in the history has its new definition
+    another configuration: it is omitted. A tool that changed without a record in the history has its new definition
     from the start: correctness precedes the cache.
     """
     offered = {tool.name: tool for tool in request.tools}
@@ -203,7 +203,7 @@ def _eager(
 ) -> tuple[ToolDefinition, ...]:
     """Return the tools offered from the start, withdrawn ones too, each at its position with its first definition.
 
-    A tool that disappeared without a record in the history is left out; one that changed so has its current definition.
+    A tool that disappeared without a record in the history is omitted; one that changed so has its current definition.
     """
     now = {tool.name: tool for tool in offered}
     eager = [

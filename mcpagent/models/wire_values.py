@@ -116,7 +116,8 @@ LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 def arguments_text(arguments: Any) -> str:
     """Return the arguments of a call as the JSON text of an object: the same text if it is one, else "{}".
 
-    Servers parse the arguments of earlier calls, and a call whose arguments cannot be read has a result that says so.
+    Servers parse the arguments of earlier calls, and a call whose arguments cannot be read has a result that reports
+    it.
     """
     if isinstance(arguments, str):
         if arguments.strip() and parse_object(arguments) is not None:

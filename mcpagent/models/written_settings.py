@@ -51,7 +51,7 @@ _UNKNOWN_TO = {
 
 @dataclass(slots=True)
 class WrittenSettings:
-    """The settings as fields of a request body, and, by setting, why it is left out, or what is sent in its place."""
+    """The settings as fields of a request body, and, by setting, why it is omitted, or its replacement."""
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
@@ -170,7 +170,7 @@ def _effort(
 
 
 def _level_of(thinking: str | int) -> Effort:
-    """Return the effort that a level or a budget means, whatever the model has."""
+    """Return the effort that a level or a budget means, for any model."""
     if isinstance(thinking, int):
         if thinking >= _HIGH_FROM:
             return "high"
@@ -343,7 +343,7 @@ def _note_switch(thinking: str | int | None, made: WrittenSettings) -> None:
 def _think_as_mistral(
     thinking: str | int | None, profile: Profile, made: WrittenSettings
 ) -> None:
-    """As Mistral's docs on reasoning have it: an effort "high" or "none", or a prompt of its own for Magistral."""
+    """Write thinking as in Mistral's docs on reasoning: an effort "high" or "none", or a prompt mode for Magistral."""
     if profile.thinking == "effort" and profile.efforts:
         _take_effort("reasoning_effort", thinking, profile, made)
     elif profile.thinking == "adaptive" and thinking == "off":
@@ -392,7 +392,7 @@ def _as_chat(
 def _few_stops(
     stops: Sequence[str], server: Server, made: WrittenSettings
 ) -> list[str]:
-    """Return as many texts as OpenAI takes: "up to 4 sequences"; other servers take more, or say what they take."""
+    """Return as many texts as OpenAI takes: "up to 4 sequences"; other servers accept more, or report their limit."""
     if server.dialect != "openai" or len(stops) <= MOST_STOPS:
         return list(stops)
     made.changed["stop"] = (
@@ -435,7 +435,7 @@ def _choose_tools(
     elif chosen != "none" and to.protocol == "messages" and _thinks(made):
         made.left_out["tool_choice"] = "no call can be demanded while it thinks"
     elif chosen in run.choices and to.protocol == "responses":
-        # The form that names one tool knows no "web_search"; a list of what is allowed names any.
+        # The form that names one tool knows no "web_search"; a list of allowed tools names any.
         made.fields["tool_choice"] = {
             "type": "allowed_tools",
             "mode": "required",

@@ -65,7 +65,7 @@ _ANNOUNCED = re.compile(
     r"(?i)(?::\s+|\b(?:saying|that says|containing|(?:remember|note) that|remind me to)\s+)(?=\S)"
 )
 _ROLES = re.compile(r"(?i)\b(?:of|is|are|was|as|in|into|on|out)\b")
-# Filler that may stand before and after a text without quotes: "uppercase i love you" is not for rules.
+# Filler before and after a text without quotes: "uppercase i love you" is not for rules.
 _LEADS = word_set(
     """and also so then which the a of for is are me word words text phrase sentence string following message value what
     what's whats please translate make tell show give get find"""
@@ -151,7 +151,7 @@ class Fit:
     """The match of a tool with a need.
 
     `arguments` are those of one call; `others` are the differing arguments of further calls of the same kind. Arguments
-    that the need leaves open are taken from `known`, the arguments of a call that it refers to. It `follows` if it only
+    that the need leaves open come from `known`, the arguments of a call that it refers to. It `follows` if it only
     gives other values for that call ("and in Paris?"). `taken` are the pieces that became arguments.
     """
 
@@ -312,7 +312,7 @@ class Fit:
         is_meant = any(
             weight >= 0.6 and self._hit(term) >= least for term, weight in hits.items()
         )
-        # What may change something has to be told to do just that.
+        # A tool that may change something needs an explicit request.
         server = split_words(self.tool.server or "")
         unasked = [
             word for word in own if concept(word) not in asked and word not in server
@@ -589,7 +589,7 @@ class Fit:
             if is_plain and (is_number or not values):
                 self._take(slots[0], Piece("text", start, end, need.text[start:end]))
         elif runs and not values and any(slot.kind != "text" for slot in slots):
-            # "The capital of France" asks for a capital: it is not what a parameter `capital` is given.
+            # "The capital of France" asks for a capital: it is no value for a parameter `capital`.
             asked = re.search(r"(\w+) (?:of|in) (?:the )?$", need.text[: runs[0].start])
             is_result = asked is not None and concept(asked[1]) in slots[0].words
             gaps = split_words(

@@ -69,7 +69,7 @@ def find_pieces(text: str, now: datetime) -> list[Piece]:
 
 
 def text_without(text: str, pieces: list[Piece]) -> str:
-    """Return the text with zero characters in the place of the pieces, so that all else stays where it is."""
+    """Return the text with zero characters in place of the pieces, so that all other positions stay valid."""
     for piece in pieces:
         text = (
             text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
@@ -110,7 +110,7 @@ def _moment(text: str, now: datetime, shape: str) -> str | None:
             return _moment(there, datetime.fromisoformat(day), shape)
         return None
     if re.match(r"(?!(\d\d?)/\1/)0?(?:[1-9]|1[012])/0?(?:[1-9]|1[012])/", text):
-        return None  # nobody can say which one is the month
+        return None  # the month is ambiguous
     named = {"christmas": "25 december", "noon": "12:00", "midnight": "00:00"}.get(
         text, text
     )
@@ -210,7 +210,7 @@ Europe/London: uk, england | Europe/Berlin: germany, munich, frankfurt | Europe/
 
 @cache
 def _places() -> dict[str, str]:
-    """Return time zones by place, from `zone.tab` and `iso3166.tab`; ambiguous places (Georgia) are left out."""
+    """Return time zones by place, from `zone.tab` and `iso3166.tab`; without ambiguous places (Georgia)."""
     texts = [
         (files("tzdata") / "zoneinfo" / name).read_text("utf-8")
         for name in ("zone.tab", "iso3166.tab")

@@ -31,7 +31,7 @@ INTRODUCTION = (
 )
 _PROGRAMS = "run_code"
 _NO_PROGRAMS = "In code mode a model writes programs, and rules cannot: leave out --code, or take a real model."
-# How what the runtime says of the tools begins; it stands in a user's message too, and is no question.
+# The start of the runtime's notes on tools; such a note is in a user's message too, and is no question.
 _NEWS = re.compile(
     r"A server (?:has connected, |is still connecting: |cannot be used: )"
     r"|More tools can be used|Your tools have changed|The server \".*\" changed"

@@ -30,8 +30,8 @@ class ApprovalPolicy:
     """The calls that wait for approval, and who decides.
 
     `required` True: those of every tool; a predicate `(context, definition, arguments)`: those for which it holds.
-    `decide` answers at once, for one call at a time; without it, and where it gives its request back, such calls end
-    the run (`CallsPendingError`, `resume`).
+    `decide` answers at once, for one call at a time; without it, and if it returns its request, such calls end the run
+    (`CallsPendingError`, `resume`).
 
     The rules in the entries of servers (`approval`) count besides, and these arguments can only be stricter. `rules`
     are written as those of `--allow` are: `{"git.*": "ask", "git.push": "deny"}`. The longest that fits counts, and the

@@ -35,7 +35,7 @@ def rule_of(tool: ToolDefinition) -> str:
 
 
 def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> bool:
-    """Return whether a rule that permits matches this. `servers` are all servers; a rule names one of them.
+    """Return whether a rule that permits matches this. `servers` are all servers; a rule names one server.
 
     The rule contains the server's full name, or `*` for all servers: `git.evil.x` belongs to the server `git.evil` if
     it exists. The name that the model calls is also accepted if it contains the server's (`git__push`).
@@ -172,7 +172,7 @@ def _folded(text: str) -> str:
     """Return one canonical spelling for texts that look the same, without invisible characters."""
     if text.isascii() and text.isprintable():
         return text.lower().replace(" ", "")
-    # Without its marks first: to put many of them in order takes time with their square.
+    # Without its marks first: ordering n marks takes time proportional to n squared.
     bare = "".join(char for char in text if unicodedata.category(char)[0] not in "CM")
     plain = unicodedata.normalize(
         "NFKD", unicodedata.normalize("NFKD", bare).casefold()

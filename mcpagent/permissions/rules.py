@@ -1,7 +1,7 @@
 """Decide which calls run, which need the user's approval, and which are denied.
 
-A prompt and a resource are judged as a tool is, by what `Tool.asked` says that a call is for. The library, the command
-line, programs and agents that are called by others use this one decision.
+A prompt and a resource are judged like a tool, by the definition that `Tool.asked` returns for a call. The library, the
+command line, programs and agents that are called by others use this one decision.
 
 The rules, first match wins:
 

@@ -132,7 +132,7 @@ class StoredApprovals:
 
     @property
     def held(self) -> frozenset[StoredApproval]:
-        """Those that hold now, for good and in this session."""
+        """The approvals that hold now, permanently and in this session."""
         return frozenset(self._always | self._session)
 
     def add(

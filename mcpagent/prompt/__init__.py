@@ -1,1 +1,1 @@
-"""The words that the model is told before a conversation, and between its requests."""
+"""Texts for the model: the system prompt of a conversation, and notes between its requests."""

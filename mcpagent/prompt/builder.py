@@ -1,4 +1,4 @@
-"""Joins the sections of the system prompt that apply. The words themselves are the `.md` files beside this one."""
+"""Join the applicable sections of the system prompt. The texts themselves are the `.md` files in this folder."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def category_line(
 ) -> str:
     """Return `- github (issues, pull requests, repositories), 35 tools`, of so many tokens at most.
 
-    The description may be a server's own words: it is cut between words, and what could pass for markup or close the
-    brackets is taken out, so that it stays data inside the prompt. The name and the number are never left out.
+    The description may be a server's own words: it is cut between words, and characters that could pass for markup or
+    close the brackets are removed, so that it stays data inside the prompt. The name and the number always stay.
     """
     about = _line(_line(description, 1_000).translate(_MARKUP), MAX_CATEGORY_CHARACTERS)
     if tools == 1:
@@ -114,10 +114,10 @@ def tool_search_section(
     provider_searches: bool = False,
     is_short: bool = False,
 ) -> str:
-    """How to search, what there is to find, and the workflow.
+    """Return the section on how to search, the categories of tools, and the workflow.
 
-    `loads`: a search loads what it returns, which `is_short` says in a few lines. `provider_searches`: so does the
-    provider's search, whose name is its own.
+    `loads`: a search loads the tools that it returns; `is_short` states that in a few lines. `provider_searches`: the
+    provider's search does the same under its own name.
     """
     listed = "\n".join(category_lines) or "- none: no tools are connected"
     if loads:
@@ -133,19 +133,19 @@ def tool_search_section(
 
 
 def programs_section(category_lines: Sequence[str]) -> str:
-    """How to call tools in programs, and what there is to find."""
+    """Return the section on how to call tools in programs, and the categories of tools."""
     return _words("programs").substitute(
         categories="\n".join(category_lines) or "- none: no tools are connected"
     )
 
 
 def program_words(name: str) -> str:
-    """What the model is told of a tool of code mode, "search" or "run"."""
+    """Return the description for the model of a tool of code mode, "search" or "run"."""
     return _words(f"program_{name}").template
 
 
 def built_in_instructions() -> str:
-    """Return the instructions of an agent that has none of its own."""
+    """Return the instructions of an agent without its own instructions."""
     return _words("assistant").template
 
 
@@ -156,12 +156,12 @@ def system_prompt(instructions: str, *sections: str) -> str:
 
 
 def call_note(tool: str) -> str:
-    """What is said once to a model that only talked about calling; `tool` is a name in quotes, or "a tool"."""
+    """Return the note for a model that only talked about calling; `tool` is a name in quotes, or "a tool"."""
     return _words("call").substitute(tool=_line(tool, 66))
 
 
 def final_answer_note(reason: str) -> str:
-    """What is said to the model when it must answer without more calls; `reason` is our own sentence."""
+    """Return the note that makes the model answer without more calls; `reason` is a sentence of the runtime."""
     return _words("final_answer").substitute(reason=reason)
 
 
@@ -170,7 +170,7 @@ def progress_note(
     results: Sequence[tuple[str, Mapping[str, Any], str]],
     missing: Sequence[str],
 ) -> str:
-    """Return what a small model is told in the middle: the question, the last results, and the missing parts.
+    """Return the note for a small model during a run: the question, the last results, and the missing parts.
 
     Args:
         question: The prompt that is being answered.
@@ -198,7 +198,7 @@ def _result_line(name: str, arguments: Mapping[str, Any], text: str) -> str:
 
 
 def summary_note(keep: str = "", *, words: int = 600) -> str:
-    """What a model is told when it is to summarise the conversation; `keep` is what a person wants in it."""
+    """Return the prompt for a summary of the conversation; `keep` is a topic that a person wants in it."""
     asked = ""
     if keep.strip():
         asked = f"\n\nKeep above all what has to do with: {_line(keep, 1_000)}"
@@ -206,12 +206,12 @@ def summary_note(keep: str = "", *, words: int = 600) -> str:
 
 
 def asks_for_summary(text: str) -> bool:
-    """Whether `summary_note` stands in it, alone or behind a part of a conversation."""
+    """True if the text contains `summary_note`, alone or after a part of a conversation."""
     return _words("summarise").template.partition("\n")[0] in text
 
 
 def piece_words(summary: str, transcript: str, note: str) -> str:
-    """The same for a part of a conversation that is too long to be sent as it was; both texts are data."""
+    """Return the same for a part of a conversation that is too long to be sent unchanged; both texts are data."""
     before = ""
     if summary:
         before = fenced(summary, "Summary of what came before it")
@@ -223,14 +223,14 @@ def piece_words(summary: str, transcript: str, note: str) -> str:
 
 
 def summary_words(summary: str) -> str:
-    """What stands for messages that are not sent any more; "": there is no summary of them."""
+    """Return the text that replaces messages that are no longer sent; "": there is no summary."""
     if not summary:
         return _words("left_out").template
     return _words("summary").substitute(summary=fenced(summary))
 
 
 def misfit_note(problems: Sequence[str]) -> str:
-    """What is said to the model when its answer is not what it was to be; the problems quote what it wrote."""
+    """Return the note for a model whose answer does not match the output type; the problems quote the answer."""
     return for_model(
         _words("misfit").substitute(
             problems="\n".join(f"- {problem}" for problem in problems)
@@ -239,13 +239,12 @@ def misfit_note(problems: Sequence[str]) -> str:
 
 
 def is_misfit_note(text: str) -> bool:
-    """Whether `misfit_note` wrote it."""
+    """True if `misfit_note` wrote the text."""
     return text.startswith(_words("misfit").template.partition("$")[0])
 
 
 def is_own_note(text: str) -> bool:
-    """Whether it is what a model was told of its answer, by `misfit_note`, `call_note` or `final_answer_note`: nobody
-    asked it."""
+    """True if `misfit_note`, `call_note` or `final_answer_note` wrote the text, so it is no question of a person."""
     begins, _, ends = _words("call").template.partition("$tool")
     final = _words("final_answer").template.partition("$reason")[2]
     return (

@@ -76,14 +76,15 @@ else:
 
 @dataclass(frozen=True)
 class RunResult(Generic[Output]):
-    """What one run came to. `messages` are those it added to the conversation, in order.
+    """The result of a run. `messages` are the messages that the run added to the conversation, in order.
 
-    Before the prompt's own may stand results of earlier calls that it closed, and what there was to say of new tools.
+    Before the prompt, they may contain results of earlier calls that the prompt closed, and announcements of new tools.
 
-    `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
-    `usage`, what it cost, and what tool definitions took of it. `citations` are the sources that the answer names.
-    `problems` say where the answer is not what `output_type` says. `limit` is the one that ended it, if one did: the
-    answer is what there was by then, "" if there was nothing; with "calls_pending" the one that was reached beside.
+    `stop` is the reason for the end; with "calls_pending", `pending` are the calls that wait for an answer. `spent`
+    holds `usage`, the cost, and the share of tool definitions in it. `citations` are the sources that the answer names.
+    `problems` are the misfits between the answer and the `output_type`. `limit` is the limit that ended the run, if one
+    did: the answer is then the text so far, "" if there was none; with "calls_pending" it is the limit that was reached
+    as well.
     """
 
     answer: str
@@ -106,7 +107,7 @@ class RunResult(Generic[Output]):
 
     @property
     def has_type(self) -> bool:
-        """Whether an `output_type` was given."""
+        """True if the caller passed an `output_type`."""
         return self._output is not None
 
     @property
@@ -120,13 +121,13 @@ class RunResult(Generic[Output]):
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has used so far, with agents that it called; right also when it is cut short. `turns` are its own.
+    """The use of a run so far, with agents that it called; correct also when the run is cut short. `turns` are its own.
 
-    `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
-    to an end of its own, with an answer or with calls that wait (`pending`); `finished` is that end. `earlier` is what
-    was taken for the same question by a process that ended, which counts for the limits. `clock` has the seconds.
-    `reached` is the limit that ends it. `repeats` follows its calls; `missing` are the parts
-    of the question that the model was last told are missing. `trace` names its trace for a later run.
+    `waited_seconds`: the wait for connecting servers, including the waits of agents that it called. `is_over`: the run
+    has ended by itself, with an answer or with pending calls (`pending`); `finished` is that end. `earlier` is the use
+    of a process that ended while it worked on the same question, which counts for the limits. `clock` has the seconds.
+    `reached` is the limit that ends the run. `repeats` follows its calls; `missing` are the parts of the question that
+    the last note to the model listed as missing. `trace` names its trace for a later run.
     """
 
     spent: Spent = field(default_factory=Spent)
@@ -180,10 +181,10 @@ class NoModel:
 
 
 class Middleware:
-    """One item of the pipeline: context managers around the parts of a run. This one adds nothing.
+    """A middleware of the pipeline: context managers around the parts of a run. This base class adds nothing.
 
     Each is entered before the part and left after it, in the order of the list. A middleware that calls `settle` of a
-    step or call keeps the ones behind it, and the part itself, from being entered. Those before it are left as usual.
+    step or call keeps the ones behind it, and the part itself, from being entered. The earlier ones exit as usual.
 
     `Stop` ends the run. It may be raised in every part but `around_run`, and its `final_note` counts in every part but
     `around_turns`. Calls that have begun keep their results; all others get one that says that they were not run. Any
@@ -242,8 +243,8 @@ _Around: TypeAlias = AbstractAsyncContextManager[None]
 class Pipeline:
     """An ordered list of middleware.
 
-    Each attribute enters the context managers of that name of all items that have one. Once one of them settles the
-    step or call, the following ones are not entered.
+    Each attribute enters the context managers of that name of all items that have one. Once one settles the step or
+    call, the following ones are not entered.
     """
 
     def __init__(self, items: Sequence[Middleware] = ()) -> None:
@@ -371,12 +372,12 @@ class AgentRun:
 
     `refresh` updates the tools before each request. `answers` holds the answers to open calls by call ID. `parent` is
     the run whose call this run answers, as the tool `label`: its limits hold for both, and so does `budget`, the budget
-    of its session. `asking` is locked while a person is asked: one question at a time. `hints` are the policy for its
-    model. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if it
-    fails. `begins_at` is the position of the run's first message: the prompt, or an announcement before the prompt.
+    of its session. `asking` is locked during a question to a person: one question at a time. `hints` are the policy for
+    its model. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if
+    it fails. `begins_at` is the position of the run's first message: the prompt, or an announcement before the prompt.
     `provider_tools` are run by the model's provider. `of_call` counts the spending of agents within one call; it is
     None outside of a call. `limits` are those of this run. `large` stores large results. `pipeline` surrounds the parts
-    of the run; `observe` also makes the middleware of agents that are called in it and have none of their own.
+    of the run; `observe` also makes the middleware of called agents without their own.
     """
 
     context: RunContext[Any]
@@ -461,8 +462,11 @@ class AgentRun:
         return LEFT_AFTER_SECONDS / len(list(self.lineage))
 
     async def wait(self, settle: Callable[[float], Awaitable[float]]) -> None:
-        """Waits for servers. `settle` gets the seconds that the whole question has waited so far, with the agents that
-        it calls, and says how many more it did."""
+        """Wait for servers.
+
+        `settle` receives the seconds that the whole question has waited so far, with the agents that it calls, and
+        returns its own additional seconds.
+        """
         *_, question = self.lineage
         question.tally.waited_seconds += await settle(question.tally.waited_seconds)
 
@@ -510,7 +514,7 @@ class AgentRun:
 
     @contextmanager
     def asking_a_person(self) -> Iterator[None]:
-        """What they take is in no limit of seconds, here and in the runs that this one is part of."""
+        """Stop the clocks during a question to a person, in this run and in the runs that it is part of."""
         with ExitStack() as clocks:
             for run in self.lineage:
                 clocks.enter_context(run.tally.clock.standing())
@@ -542,7 +546,7 @@ def run_context() -> RunContext[Any]:
 
 @contextmanager
 def outside_of_runs() -> Iterator[None]:
-    """What is called in here belongs to no run."""
+    """Make calls in this context belong to no run."""
     token = _CURRENT.set(None)
     try:
         yield

@@ -102,7 +102,7 @@ async def run_calls(
 
 
 def _results(calls: Sequence[ToolCall], states: Sequence[CallState]) -> Message:
-    """Return the results of calls that were cut off, and for each call without one a result that says so."""
+    """Return the results of calls that were cut off, and for each call without one a result that reports it."""
     parts: list[Part] = []
     for position, call in enumerate(calls):
         if position < len(states):
@@ -142,7 +142,7 @@ async def run_call(call: CallState, run: AgentRun) -> None:
                             if not call.is_settled:
                                 call.has_begun = True
                                 async with timeout:
-                                    # A task of its own: a tool which does not heed its cancellation holds nothing up.
+                                    # A separate task: a tool that ignores its cancellation blocks nothing.
                                     working = asyncio.ensure_future(
                                         tool.run(await _arguments_for(tool, call))
                                     )
@@ -256,9 +256,9 @@ async def run_inner_call(
 ) -> CallState:
     """Run a call of a program, which runs as the call `run.context.call_id`, within the same pipeline as any call.
 
-    What the call changes is in its output, for the result of the program. If it waits for an answer beyond this run, it
-    is made again in the run that has the answer. `progress` is the entry of the journal for a call that is sent and has
-    no result yet.
+    The output has the changes of the call, for the result of the program. If the call waits for an answer beyond this
+    run, the run that has the answer makes it again. `progress` is the entry of the journal for a call that is sent and
+    has no result yet.
     """
     state = CallState(call, tool, parent=run.context.call_id, progress=progress)
     state.answer, state.times_sent = (

@@ -45,9 +45,9 @@ NOT_RUN = "This call was not run: an answer without further calls was asked for.
 async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinished:
     """Answer the conversation's last user message: model, tools, model ... until the model answers without a call.
 
-    An answer that does not fit `wanted` is asked for once more. The pipeline of the run surrounds each of its parts and
-    may stop it; calls that wait for an answer stop it too, and stay open in the conversation. Raises `ModelError` if
-    the model fails; the history is valid then as well.
+    If the answer does not match `wanted`, the model is asked once more. The pipeline of the run surrounds each of its
+    parts and may stop it; calls that wait for an answer stop it too, and stay open in the conversation. Raises
+    `ModelError` if the model fails; the history is valid then as well.
     """
     started = time.monotonic()
     said = run.conversation.messages[run.begins_at :]
@@ -325,7 +325,7 @@ async def _objection(response: ModelResponse, last: LastAnswer, run: AgentRun) -
 
 
 def _retry_of_apology(response: ModelResponse, last: LastAnswer, run: AgentRun) -> str:
-    """Return what a small model is told that apologises after a successful call, once; else ""."""
+    """Return a note for a small model that apologises after a successful call, once; else ""."""
     may_retry = run.hints.restates_progress and not last.is_excused
     if (
         not may_retry

@@ -48,7 +48,7 @@ class Stop(Exception):  # noqa: N818 - no error: the run ends
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """How many tools a request offers of those that are known, in estimated tokens of their definitions."""
+    """The number of known and offered tools of a request, in estimated tokens of their definitions."""
 
     known_tools: int = 0
     offered_tokens: int = 0
@@ -63,11 +63,11 @@ class ToolOffer:
 
 @dataclass(slots=True)
 class StepState:
-    """One request to the model, and its response once there is one; a middleware may set the response itself.
+    """A request to the model, and its response once there is one; a middleware may set the response itself.
 
     `build` makes the request when it is first needed: what comes before may still change the conversation. `is_final`:
-    the model is asked for its last answer, without calls. `is_shortened`: the request was too long, and the
-    conversation is shorter now, so it is made again.
+    the request is for the last answer, without calls. `is_shortened`: the request was too long, and the conversation is
+    shorter now, so the step builds it again.
     """
 
     build: Callable[[], tuple[ModelRequest, ToolOffer]]
@@ -93,7 +93,7 @@ class StepState:
         return ""
 
     def prepared(self) -> tuple[ModelRequest, ToolOffer]:
-        """Return the request as it is sent, and the tools that it offers."""
+        """Return the final request, and the tools that it offers."""
         if self._built is None:
             self._built = self.build()
         return self._built
@@ -104,7 +104,7 @@ class CallBatch:
     """The calls of one model message.
 
     `is_resumed`: an earlier run made them. `unfinished` is how many have no result and do not wait. `results` are those
-    of the batch in call order, once it is over. `stop` is the `Stop` that one of them raised.
+    of the batch in call order, once it is over. `stop` is the `Stop` that a call raised.
     """
 
     calls: Sequence[ToolCall]
@@ -134,13 +134,12 @@ class CallTally:
 
 @dataclass(slots=True)
 class CallState:
-    """One tool call, from the moment when the model makes it. A middleware may set its `output` or `pending`.
+    """A tool call, from the moment when the model makes it. A middleware may set its `output` or `pending`.
 
-    `tool` is the tool if the model may call it now, else `refusal` says why not. `answer` is the answer to a call that
-    was pending. `changes` are the tools that the call loads by being made. `parent` is the call whose program makes
-    this one, "" if the model does. `progress` is the entry of the journal for a call that was sent. `arguments` are
-    those it runs with, `by_person`: somebody approved it. Once it is over there is a `result`, or the call is
-    `pending`.
+    `tool` is the tool if the model may call it now, else `refusal` is the reason. `answer` is the answer to a call that
+    was pending. `changes` are the tools that the call loads. `parent` is the call whose program makes this one, "" if
+    the model makes it. `progress` is the entry of the journal for a call that was sent. The call runs with `arguments`;
+    `by_person`: a person approved it. Once it is over there is a `result`, or the call is `pending`.
     """
 
     call: ToolCall

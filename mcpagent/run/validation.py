@@ -25,14 +25,14 @@ _FEW_NODES, _FEW_CHARACTERS = 2_000, 100_000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with a value, empty if nothing is; or why it could not be checked, which holds nothing up."""
+    """The problem of a value, empty if it is valid; or the reason why it could not be checked, which blocks nothing."""
 
     problem: str = ""
     unchecked: str = ""
 
 
 def argument_problem(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
-    """What is wrong with the arguments, in words that name each path; empty if nothing is.
+    """Return the problem of the arguments, in words that name each path; "" if they are valid.
 
     A schema that cannot be used checks nothing: the tool's own code checks its input, too.
     """
@@ -40,14 +40,14 @@ def argument_problem(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
 
 
 def verdict(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
-    """Whether the arguments fit a tool's schema."""
+    """Validate the arguments against a tool's schema."""
     from mcpagent.utilities.json_schema.schema_check import IN_ALL
 
     return _verdict(schema, arguments, IN_ALL)
 
 
 async def verdict_beside(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
-    """`verdict` for an event loop, which goes on meanwhile if it takes long."""
+    """`verdict` for an event loop: a check that takes long runs in a worker thread."""
     from mcpagent.utilities.json_schema.schema_check import AT_ONCE, TooLongError
 
     if _is_small(arguments):
@@ -63,7 +63,7 @@ async def fitted(
 ) -> tuple[dict[str, Any], Verdict]:
     """The arguments to run a tool with, and whether they fit its schema.
 
-    Models write null for what they leave out. Where that does not fit, and without it they do, it is left out.
+    Models write null for optional arguments. If the arguments are valid only without such a null, it is removed.
     """
     found = await verdict_beside(schema, arguments)
     if not found.problem:
@@ -111,8 +111,10 @@ def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any
 
 
 def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
-    """The schemas that these stand for, references followed; each once, since unions of what refers to itself double
-    with each level."""
+    """Return the schemas that these refer to, references followed.
+
+    Each schema is in it once, since recursive unions double with each level.
+    """
     found: dict[int, dict[str, Any]] = {}
     waiting = [*reversed(schemas)]
     while waiting:
@@ -129,7 +131,7 @@ def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
 
 
 async def output_problem(schema: dict[str, Any], structured: Any) -> str:
-    """How a result breaks what its server promised of it; empty if it keeps that, or nobody can tell."""
+    """Return how a result violates the output schema of its server; "" if it is valid or cannot be checked."""
     from mcpagent.utilities.json_schema.schema_check import (
         AT_ONCE,
         IN_ALL,
@@ -190,9 +192,9 @@ def _verdict(
 def problems(
     schema: Any, value: Any, limits: CheckLimits | None = None
 ) -> list[tuple[str, str]]:
-    """What does not fit the schema: the place in the value, such as `tags.1`, and the words for it; the first five.
+    """Return the first five violations of the schema: the path in the value, such as `tags.1`, and a text.
 
-    Patterns are run within bounds, and say nothing where these do not do. Nothing is looked up outside of the schema.
+    Patterns run within bounds, and report nothing if these are exceeded. Nothing outside of the schema is looked up.
     Raises `UncheckedError` for a schema that cannot be used, for this value or at all.
     """
     from mcpagent.utilities.json_schema.misfits import telling

@@ -55,7 +55,7 @@ class Asked:
     def add(
         self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False
     ) -> None:
-        """Takes up a term for a word of the query, with the highest factor it is given; none beyond `_MOST_READ`."""
+        """Add a term for a word of the query, with its highest factor; no term beyond `_MOST_READ`."""
         held = self.factors.get(term)
         if held is None:
             if len(self.factors) >= _MOST_READ:

@@ -78,13 +78,13 @@ def best(
         )
         scores |= kept
         highest = sorted(kept.values(), reverse=True)[:candidates]
-    # What the name can still add must not decide who is looked at.
+    # The possible gain by the name must not decide which tools are candidates.
     lowest = 0.0
     if len(highest) >= limit:
         lowest = highest[limit - 1]
     if (
         limit < candidates // 2
-    ):  # where fewer are asked for, all that score half of the best are counted
+    ):  # for a smaller limit, count all that score half of the best
         lowest = min(lowest, highest[0] / 2)
     floor = lowest / (1 + NAME_COVERAGE)
     if len(highest) >= candidates:

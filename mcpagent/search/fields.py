@@ -1,4 +1,4 @@
-"""The texts of a tool that are searched, and the weight of a word in each of them."""
+"""The texts of a tool that are searched, and the weight of a word in each."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _branches(node: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the subschemas, other than properties, that may have parameters of their own."""
+    """Yield the subschemas, other than properties, that may have further parameters."""
     if "items" in node:
         yield node["items"]
     for key in ("anyOf", "oneOf", "allOf"):

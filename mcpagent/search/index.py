@@ -75,18 +75,17 @@ class ToolIndex:
     """The searchable tools, and the search over them.
 
     `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with word vectors, needs
-    `mcpagent[semantic]`), "sentences" (with an English sentence encoder), "multilingual"
-    (with one of 16 languages, needs `mcpagent[multilingual]`), "auto" ("hybrid" if that is installed, else "bm25"; for
-    up to 100 tools also with a sentence encoder that is installed, but not for prompts), "regex" (every query is a
-    pattern), or your own function `(query, tools) -> names`, sync or async. `embedder` replaces the model of
-    "hybrid": an `EmbeddingsEndpoint` or any function from texts to vectors. `cache_folder` stores its vectors, and the
-    index of a large catalogue, between runs.
+    `mcpagent[semantic]`), "sentences" (with an English sentence encoder), "multilingual" (with one of 16 languages,
+    needs `mcpagent[multilingual]`), "auto" ("hybrid" if that is installed, else "bm25"; for up to 100 tools also with a
+    sentence encoder that is installed, but not for prompts), "regex" (every query is a pattern), or your own function
+    `(query, tools) -> names`, sync or async. `embedder` replaces the model of "hybrid": an `EmbeddingsEndpoint` or any
+    function from texts to vectors. `cache_folder` stores its vectors, and the index of a large catalogue, between runs.
     `server_descriptions` are searched with each server's tools. `min_strength` is the strength that the best match
     needs for a result's `confidence` to be "high"; with 0 it is always "high". Its default comes from
     `benchmarks/search_threshold.py`; it is 0 with an embedder of your own, whose cosines are not calibrated. `history`
     raises tools that served similar queries before. `examples` returns the example requests of a tool, which are
-    searched with it (`mcpagent.search.examples_from`), by default this package's.
-    The same tools and query give the same result, in whatever order servers connected.
+    searched with it (`mcpagent.search.examples_from`), by default this package's. The same tools and query give the
+    same result, in any order of server connections.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class ToolIndex:
     ) -> SearchResult:
         """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited.
 
-        What a person wrote to a model (`is_prompt`) is words, whatever signs are in it.
+        A person's prompt (`is_prompt`) is words, even with signs of a pattern in it.
         """
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
@@ -557,7 +556,7 @@ class ToolIndex:
         )
         worths = self._held.postings.worths(
             asked.factors
-        )  # as they are now, whenever the reasons are asked for
+        )  # the current ones, at the time of the question for reasons
         if strength < begun.least:
             if like_named := self._like_named(text, limit, server):
                 return replace(
@@ -573,7 +572,7 @@ class ToolIndex:
                 ) or self.names_near(text)
                 return replace(begun, nearest=near)
         if named and beside <= FEW_WORDS:
-            strength = -math.inf  # only the names are asked for
+            strength = -math.inf  # the caller wants only the names
         cut = cutoffs(others.values(), strength, begun.least)
         for number in best[: max(limit - len(named), 0)]:
             why = partial(
@@ -666,7 +665,7 @@ class ToolIndex:
 
 
 def _how_by_words(asked: Asked) -> How:
-    """Return whether the words of the query were found as they are, or only by correcting them."""
+    """Return whether the words of the query were found unchanged, or only by correcting them."""
     if asked.factors.keys() - asked.guessed:
         return "ranked"
     return "fuzzy"

@@ -215,7 +215,9 @@ class SearchHistory:
         connection.set_progress_handler(lambda: True, _MAX_STEPS)
         try:
             connection.execute(_SCHEMA)
-        except BaseException:  # no database, or a locked one: nobody else will close it
+        except (
+            BaseException
+        ):  # no database, or a locked one: nothing else will close it
             connection.close()
             raise
         return connection

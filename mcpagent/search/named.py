@@ -172,7 +172,7 @@ class Named:
         )
         fitting.sort(
             key=lambda one: (-one[1], one[0])
-        )  # of names that are as near the same ones are taken
+        )  # of equally near names, always take the same ones
         best: dict[int, float] = {}
         for near, score, _ in fitting[: 4 * limit if server is None else None]:
             for number in self.numbers(near):

@@ -36,8 +36,11 @@ _PROSE_WORDS = 8
 
 
 def looks_like_pattern(query: str) -> bool:
-    """Whether it reads as a regular expression, not as prose with a question mark or a remark in brackets, nor as a
-    sum: `2+2` would match any tool with two 2s. A pattern is one line."""
+    """True if the query reads as a regular expression. A pattern is one line.
+
+    Prose with a question mark or a remark in brackets is no pattern, nor is a sum: `2+2` would match any tool with two
+    2s.
+    """
     start = query.strip()[:_LONGEST]
     if (
         "\n" in start
@@ -82,7 +85,7 @@ def may_match(
         ]
     if not literal or not all(holding):
         return dict(tools)  # a word that is not indexed may be what matches
-    # A tool with a word holds all terms of that word, so the rarest of them is enough.
+    # A tool with a word holds all terms of that word, so the rarest term is enough.
     rarest = {min(ids, key=postings.count) for ids in holding}
     named = {number for number, tool in tools.items() if literal in tool.name.lower()}
     return {

@@ -83,7 +83,7 @@ class Postings:
     """The tools (by number) that have each term, with its weight.
 
     Lists from elsewhere, from a file or from other postings, are read in place and never changed. Added tools have
-    separate lists, and removed tools are only skipped, until there are many of them.
+    separate lists, and removed tools are only skipped, until there are many.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Postings:
             tools, weights = added[term]
             tools.append(number)
             weights.append(frequency * gain / (frequency + K1))
-        # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
+        # A name counts as said when its words are, so its joined form (`getweather`) is no part of it.
         said = [
             word
             for field, text in texts

@@ -125,7 +125,7 @@ def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
 
 
 def words_beside(query: str, names: Iterable[str]) -> int:
-    """Return how many words the query has beside these names, as it writes them."""
+    """Return the number of words of the query other than these names, as it writes them."""
     rest = query
     for name in names:
         rest = rest.replace(name, " ", 1)
@@ -133,7 +133,7 @@ def words_beside(query: str, names: Iterable[str]) -> int:
 
 
 def _all_names(parts: Iterable[str], is_name: Container[str]) -> dict[str, str]:
-    """Return the parts by their keys; empty if one of them is no name."""
+    """Return the parts by their keys; empty if any part is no name."""
     names: dict[str, str] = {}
     for part in parts:
         if key := name_key(part):

@@ -128,7 +128,7 @@ class Ranker:
         return self.asker.ask(text)
 
     def covering(self, text: str, form: RequestForm) -> RequestForm:
-        """Return the form of a part of a prompt with how much of what it says a tool has."""
+        """Return the form of a part of a prompt, with the share of its content that a tool covers."""
         asked = self.ask(text)
         covered, missing = covered_share(
             asked, self._hits(asked, 1, None, _FOR_A_NEED).scores, self._postings
@@ -244,14 +244,14 @@ class Ranker:
         """Return the clauses of the text that have enough content to be searched separately, at most `_MAX_NEEDS`.
 
         Parts joined by "and", "or", "+" and commas are mostly one need ("from Berlin to Paris, by train"). They are
-        split only if some tool is about each of them.
+        split only if some tool is about each part.
         """
         parts = _between(JOINT, text)
         if len(parts) < 2:
             return []
         ended = _between(CLAUSE_END, text)
         clauses = self._telling(ended)
-        if len(ended) < len(parts) <= _MAX_NEEDS:  # more of them are a list
+        if len(ended) < len(parts) <= _MAX_NEEDS:  # more parts are a list
             joined = self._telling(parts)
             if len(joined) > max(len(clauses), 1):
                 needs = list(

@@ -51,7 +51,7 @@ _ENDS_AS_DATA = re.compile(r"[,;{}\[\]()<>=]$")
 
 
 class RequestForm(NamedTuple):
-    """What speaks for and against a part of a prompt being its request; also the weights of that."""
+    """The features of a part of a prompt that indicate if it is the request; also the weights of these features."""
 
     length: float
     """Logarithm of its words, and one."""
@@ -111,7 +111,7 @@ def candidates_in(prompt: str) -> list[Candidate]:
     """
     text = ends_of(prompt)
     if "\n" not in text and len(text) <= MAX_WORDS:
-        return [Candidate(text, _WEIGHTS)]  # the form of what stands alone says nothing
+        return [Candidate(text, _WEIGHTS)]  # the form of a single part is no evidence
     if "\n" not in text or word_count(text, _WHOLE_WORDS + 1) <= _WHOLE_WORDS:
         return [_candidate(text, _WEIGHTS)]
     blocks = _blocks(text)
@@ -163,7 +163,7 @@ def requests_among(candidates: Sequence[Candidate]) -> tuple[list[str], float]:
 def within_budget(text: str) -> tuple[str, bool]:
     """Return the text up to its `MAX_WORDS`th word, without the rest of keys and encoded data, and whether it has more.
 
-    Up to 16 signs that stand apart from words count as a word.
+    Up to 16 signs apart from words count as a word.
     """
     text = _LONG_RUN.sub(r"\1", text)
     end = 0

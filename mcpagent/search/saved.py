@@ -150,7 +150,7 @@ class _Lists:
 
 
 def save_postings(folder: Path, key: str, postings: Postings) -> None:
-    """Save the postings; ignore a folder that is not writable. Only the last few files are kept."""
+    """Save the postings; ignore a folder that is not writable. Only the last few files remain."""
     terms = range(len(postings.spelled))
     lists: list[Any] = [postings.lists(term)[1] for term in terms]
     header = {

@@ -74,7 +74,7 @@ class Cosines(NamedTuple):
     """The calibration of a model's cosines; models differ in the cosines of similar and of unrelated texts.
 
     `like`: from here on a tool without a common word is a candidate. Over 1,220 tools, nine of ten requests that no
-    tool serves stay below it for words, half of them for sentences. `weight`: the weight of the closest tool by cosine,
+    tool serves stay below it for words, half for sentences. `weight`: the weight of the closest tool by cosine,
     relative to 1 for the best by words.
     """
 
@@ -118,7 +118,7 @@ class Assessed(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """What the chance of a tool is made of, as weights of a logistic regression."""
+    """The features of a tool's chance, as weights of a logistic regression."""
 
     intercept: float
     strength: float
@@ -136,7 +136,7 @@ CHANCE = Chance(**FITTED["chance"])
 
 
 class Cutoffs(NamedTuple):
-    """The scores from which on a tool is likely and possible; the best one has odds of its own."""
+    """The scores from which on a tool is likely and possible; the best one has separate odds."""
 
     best: float
     first: Odds
@@ -144,7 +144,7 @@ class Cutoffs(NamedTuple):
     possible: float
 
     def odds_of(self, score: float) -> Odds:
-        """Return how likely a tool with this score is meant."""
+        """Return the odds that the user means a tool with this score."""
         if score >= self.best:
             return self.first
         if score < self.possible:
@@ -160,7 +160,7 @@ class Cutoffs(NamedTuple):
 
 
 def cutoffs(scores: Iterable[float], strength: float, least: float) -> Cutoffs:
-    """Return from which score on a tool is likely and possible, by the odds that the best one is meant.
+    """Return the scores from which on a tool is likely and possible, by the odds of the best one.
 
     With a `least` of 0 nothing is known of the odds: all that score half of the best are likely.
     """
@@ -250,7 +250,7 @@ def _evidence(
 def covered_share(
     asked: Asked, scores: Mapping[int, float], postings: Postings
 ) -> tuple[float, float]:
-    """Return how much of what is asked the best tool has, and the share of the telling words that no tool has."""
+    """Return the share of the query that the best tool covers, and that of its significant words that no tool has."""
     whole = _whole(asked, postings)
     covered = 0.0
     if whole:

@@ -76,7 +76,7 @@ class Naming:
         listed: Mapping[ToolKey, str],
         order: Iterable[str] = (),
     ) -> Naming:
-        """Return the tools as they are offered.
+        """Return the tools with their offered names.
 
         `listed` has the name under which each tool is listed. `order` has names of tools that were offered before: they
         keep their position, and newcomers come last, by name.
@@ -338,7 +338,7 @@ class Catalog:
         return self._total[1]
 
     def categories(self) -> Mapping[str, int]:
-        """How many tools each server or custom category has."""
+        """Return the number of tools of each server or custom category."""
         if self._twin is not None:
             return self._twin.categories()
         known = self.naming.known
@@ -357,7 +357,7 @@ class Catalog:
             found: defaultdict[str, list[ToolDefinition]] = defaultdict(list)
             for _, tool in sorted(
                 self.naming.known.items()
-            ):  # once for all that have no words of their own
+            ):  # once for all without their own words
                 name = category_of(tool)
                 if name == category or not described.get(name):
                     found[name].append(tool.definition)
@@ -400,7 +400,7 @@ class Catalogs:
     ) -> Catalog:
         """Return an up-to-date catalogue of the toolsets' tools; `mine` is the session's current one.
 
-        If its conversation `goes_on`, names and positions stay as they are there.
+        If its conversation `goes_on`, names and positions stay unchanged.
         """
         listing = self.listing_of(listed)
         if mine is not None and mine.listing is listing:

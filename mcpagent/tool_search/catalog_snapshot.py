@@ -46,7 +46,7 @@ def listing_as_begun(
     """Return the relevant catalogue of that time: the tools in `told`, with their last announced definitions.
 
     `found` are the tools that the history mentions, `lost` the ones among them that disappeared by themselves. If the
-    model has to search, it was not told of the other tools. `known` are the tools that existed then; None if unknown:
+    model has to search, it does not know the other tools. `known` are the tools that existed then; None if unknown:
     then all current tools count as known whose server existed then. The others are new if they are to be offered now
     (`newly_offered`), or if the model does not search.
     """

@@ -79,7 +79,7 @@ _SAYS_NOTHING = frozenset(
 def own_words(
     server: str, tools: Sequence[ToolDefinition], title: str, instructions: str
 ) -> str:
-    """Return what a server says of itself: its title if that is more than a name, else a sentence of its instructions.
+    """Return a server's own description: its title if that is more than a name, else a sentence of its instructions.
 
     That sentence must say half as much in its first words as the most characteristic words of the tools do; "" if none
     does.
@@ -125,7 +125,7 @@ def _worth(tools: float, term: tuple[str, ...], usual: _Usual) -> float:
 
 
 def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
-    """Return the most characteristic words of the tools, the most telling first: "issues, pull requests"."""
+    """Return the most characteristic words of the tools, the most distinctive first: "issues, pull requests"."""
     names, with_description = frozenset(_telling(server)), len(tools) <= _FEW_TOOLS
     local_names = [local_name(tool) for tool in tools[:_MOST_TOOLS]]
     read: list[tuple[_Term, ...]] = []
@@ -242,7 +242,7 @@ def _usual_elsewhere(local_names: Sequence[str]) -> _Usual:
 def _well_known_names() -> frozenset[str]:
     """Return the names of well-known tools, of all that begin alike with a server's name only some.
 
-    A word that begins names and stands in the middle of none, as in `jira_get_issue`, is a server's name.
+    A word that only begins names and is never in the middle, as in `jira_get_issue`, is a server's name.
     """
     words = {name: name_words(name) or [name] for name in sorted(shipped_names())}
     inner = {word for parts in words.values() for word in parts[1:]}
@@ -269,7 +269,7 @@ def _usual_spelling(spelled: Counter[str]) -> str:
 
 
 def _telling(text: str) -> set[str]:
-    """Return the stems of what the text says, without what every server's name says."""
+    """Return the stems of the text's words, without those that every server's name may have."""
     words = (
         word.lower()
         for written in written_words(text)

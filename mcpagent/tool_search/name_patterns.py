@@ -12,12 +12,12 @@ from mcpagent.values.tools import Tool
 
 
 def is_glob(name: str) -> bool:
-    """Return whether `*` or `?` is in the name, which stand for letters."""
+    """Return whether the name contains the wildcards `*` or `?`."""
     return "*" in name or "?" in name
 
 
 def names_that_fit(known: Mapping[str, Tool], glob: str) -> list[str]:
-    """Return the known tools whose name, with its server or without, fits `*` and `?`, whatever the case; sorted."""
+    """Return the known tools whose name, with its server or without, fits `*` and `?`, ignoring case; sorted."""
     folded = glob.casefold()
     return sorted(
         name

@@ -1,4 +1,4 @@
-"""Record tool use for learning, if it is enabled: which of the found tools a run added and called."""
+"""Record tool use for learning, if it is enabled: the found tools that a run added and called."""
 
 from __future__ import annotations
 

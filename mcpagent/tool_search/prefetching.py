@@ -1,4 +1,4 @@
-"""Search with the user's words before the model is asked, and load the tools with the question.
+"""Search with the user's words before the first request, and load the tools with the question.
 
 This saves a search and an add. The tools are written as tools that joined, after the existing conversation, so that its
 cached beginning stays valid.
@@ -105,7 +105,7 @@ async def _found(
 async def _searched(session: SessionTools, prompt: str) -> SearchResult:
     """Search for the prompt; a tool of a server that is not trusted never precedes a trusted one of similar strength.
 
-    Functions of the user's own are trusted, and servers whose configuration says so.
+    Functions of the user's own are trusted, and servers marked as trusted in the configuration.
     """
     limit, trusted = session.prefetches, {*session.listing.trusted, None}
     is_mixed = any(tool.definition.server in trusted for tool in session.known.values())

@@ -91,15 +91,14 @@ class ToolsUpdate:
 class SessionTools:
     """The tools of a catalogue that one conversation can use.
 
-    `pinned` names (any form) and patterns are offered from the start; with `search` off, all that are known then. What
-    comes later is offered when the history says so. `after` was the same conversation's so far: what it left to the
-    provider stays.
-    `search_cost` tells what a search costs with the model, in cached input tokens, when "auto" needs it, and `limits`
-    what fits it at all; `too_many` says so if that is why tools are hidden. `settle` waits a bounded time for servers
-    that are connecting, and what they bring is known then. `virtual` tools are the runtime's own, offered first; those
-    of them in `later` are offered where the history has brought them, and never give way. Of those in `told_unchecked`
-    it was said that their arguments are not checked. `searching`, and the names of known tools, never change once the
-    conversation has begun.
+    `pinned` names (any form) and patterns are offered from the start; with `search` off, all that are known then. Later
+    tools are offered when the history adds them. `after` is the previous value of the same conversation: tools that it
+    left to the provider stay so. `search_cost` returns the cost of a search with the model, in cached input tokens,
+    when "auto" needs it, and `limits` the limits of the model; `too_many` reports if these are why tools are hidden.
+    `settle` waits a bounded time for servers that are connecting, and their tools are known then. `virtual` tools are
+    the runtime's own, offered first; those in `later` are offered once the history has added them, and are never
+    hidden. `told_unchecked` has the tools announced as unchecked: their arguments are not validated. `searching`, and
+    the names of known tools, never change once the conversation has begun.
     """
 
     def __init__(
@@ -445,7 +444,7 @@ class SessionTools:
 
     @property
     def prefetches(self) -> int:
-        """Maximum number of tools that a prompt's own words load before the model is asked."""
+        """Maximum number of tools that a prompt's own words load before the first request."""
         if not self.searching or self.provider_searches:
             return 0
         if self.options.prefetch is not None or self.options.enabled != "auto":
@@ -469,7 +468,7 @@ class SessionTools:
         *,
         is_prompt: bool = False,
     ) -> SearchResult:
-        """What the catalogue's index finds, by the names that this conversation has; see `ToolIndex.find`."""
+        """Search the catalogue's index and return matches by the names of this conversation; see `ToolIndex.find`."""
         result = await self.catalog.index.find(
             query, limit, server=server, is_prompt=is_prompt
         )
@@ -600,7 +599,7 @@ class SessionTools:
         return self._about[category]
 
     def told_of_servers(self) -> Mapping[str, str]:
-        """Return what the conversation says of each server that is connected, as it is kept with a session."""
+        """Return the conversation's description of each connected server, in the form that a session stores."""
         servers = self.listing.descriptions
         if self.searching:
             return {name: self.about(name) for name in servers}
@@ -714,7 +713,7 @@ class SessionTools:
             return False
         if self._room.fitting(self._sizes(pinned)) < len(pinned):
             return True
-        # With no tool known yet, the servers may be slow or broken; a search then says which.
+        # With no tool known yet, the servers may be slow or broken; a search then reports which.
         maybe_later = expects_deferred or (
             self._hides_all and bool(self.unavailable or not self.known)
         )

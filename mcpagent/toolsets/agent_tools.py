@@ -24,11 +24,11 @@ _PARAMETERS: dict[str, Any] = {
 
 
 class Startable(Protocol):
-    """What can be started and closed, such as an agent."""
+    """An object that can be started and closed, such as an agent."""
 
     @property
     def is_started(self) -> bool:
-        """Whether it is."""
+        """True if it is started."""
         ...
 
     async def __aenter__(self) -> Any: ...

@@ -76,10 +76,10 @@ _MOST_MADE = 8
 class Composed:
     """Sources listed together, their tools changed by `change`; `label` names it in errors.
 
-    A change that looks at nothing but the tools (`is_pure`) is made again only when they differ: toolsets are listed
-    before each request, and unchanged values make that free. `named` are the names that the change is about, `defers`
-    says that it hides tools until they are found. One object may serve many agents at once: it is entered with the
-    first and left with the last of them.
+    A change that depends on the tools alone (`is_pure`) is repeated only when they differ: toolsets are listed before
+    each request, and unchanged values make that free. `named` are the names that the change is about, `defers` says
+    that it hides tools until they are found. One object may serve many agents at once: it is entered with the first and
+    left with the last agent.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Composed:
 
     @property
     def known(self) -> Known:
-        """How much of what it will ever have is listed now."""
+        """The part of the final tool list that is known now."""
         if self._is_pure:
             return self._known_of_sources
         return min(self._known_of_sources, Known.NOW)
@@ -150,7 +150,7 @@ class Composed:
 
 
 def as_toolset(source: ToolSource) -> Toolset:
-    """The source as a toolset; raises `ConfigError` for what is none."""
+    """Return the source as a toolset. Raises `ConfigError` if it is no source."""
     if isinstance(source, ServerConfig):
         return _of_server(source)
     if isinstance(source, list | tuple):
@@ -189,7 +189,7 @@ def _of_server(server: ServerConfig) -> Composed:
 
 
 def known_of(toolset: Toolset) -> Known:
-    """How much of what it will ever have is listed now; of a class that does not say, not all."""
+    """Return how much of its final tool list a toolset knows now; `Known.NOW` for a class that does not declare it."""
     known = getattr(toolset, "known", Known.NOW)
     if isinstance(known, Known):
         return known
@@ -197,7 +197,7 @@ def known_of(toolset: Toolset) -> Known:
 
 
 def expects_deferred(toolset: Toolset) -> bool:
-    """Whether tools may be listed later on that are hidden until they are found: search has to be there for them."""
+    """True if the toolset may later list tools that stay hidden until they are found: these need the search."""
     return _defers(toolset) and known_of(toolset) is not Known.ALL
 
 
@@ -315,9 +315,9 @@ class _Asking:
 
 
 def filtered(source: ToolSource, predicate: Filter) -> Composed:
-    """The tools for which `predicate(context, definition)`, sync or async, holds.
+    """Keep the tools for which `predicate(context, definition)`, sync or async, is true.
 
-    It is asked before each request to the model and again at each call. What it raises hides the tool.
+    The predicate runs before each request to the model and again at each call. An exception hides the tool.
     """
     expect_function("filtered", predicate, "context", "definition")
     asking = _Asking(predicate)
@@ -408,7 +408,7 @@ def approval_required(
 
 
 def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Composed:
-    """Tools that are hidden until the model has found them: all of them, or those named and no other.
+    """Hide tools until the model has found them: all tools, or only the named ones.
 
     A name that no tool has ends the start of an agent, or is a warning if the source lists other tools later on.
     """
@@ -488,7 +488,8 @@ async def _never(_arguments: dict[str, Any]) -> ToolOutput:
 class DynamicToolset(Toolset):
     """Tools from a factory `factory(context)`, asked once per run, or before each request with `per_step`.
 
-    What it gives is entered then, and left when the run ends; None means no tools. Between runs there are none.
+    The returned toolset is entered then, and left when the run ends; None means no tools. Between runs there are no
+    tools.
     """
 
     def __init__(self, factory: Factory, *, per_step: bool = False) -> None:
@@ -500,14 +501,14 @@ class DynamicToolset(Toolset):
 
     @property
     def known(self) -> Known:
-        """What its factory gave for this run, if that is a source."""
+        """`Known.NOW` if the factory returned a source for this run, else `Known.NOTHING`."""
         run = current_run()
         if run is not None and self._made.get(run.context.run_id) is not None:
             return Known.NOW
         return Known.NOTHING
 
     async def tools(self) -> list[Tool]:
-        """What the factory gave for the run that is current. Raises `ConfigError` with what the factory raised."""
+        """Return the tools of the factory for the current run. Raises `ConfigError` with the error of the factory."""
         context = run_context()
         if not context.run_id:
             return []
@@ -537,7 +538,7 @@ class DynamicToolset(Toolset):
         return toolset
 
     def _of_list(self, source: Sequence[FunctionLike | Tool]) -> Toolset:
-        """That of the very same functions and tools if it was made lately, for whomever."""
+        """Return the recent toolset of the very same functions and tools, made for any caller; else a new one."""
         for given, toolset in self._lists:
             if len(given) == len(source) and all(map(is_, given, source)):
                 return toolset

@@ -1,4 +1,4 @@
-"""`RunOptions`: how an agent runs; `Definition`: what an agent is made of; `Owner`: what its sessions take of it."""
+"""`RunOptions`: options of runs; `Definition`: the parts of an agent; `Owner`: the interface for its sessions."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ def _resolve(choice: ModelChoice) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How an agent runs: what one answer may take, how it is made, what its servers share, what is wrapped around it.
+    """Options of an agent's runs: limits and settings of an answer, shared options of servers, and wrappers.
 
-    `limits` hold for a run with all agents that it calls as tools, `session_limits` for all runs of a session together,
-    also in other processes. What is reached ends the run (`StopReason`, `LimitReached`). When its turns or calls of
-    tools are used up, the model is made to answer without calling; with tokens, dollars or seconds it ends with what
-    there is: no further request and no call is made. A request under way may go beyond tokens and dollars; one that
-    takes too many seconds is cut off, and what it wrote stays. `tool_timeout_seconds` limits each call that has no
-    limit of its own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated)
-    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never, None: 10,000, or
-    what a card says. `compaction` says how much of the model's window a conversation may take; with None it is never
-    made shorter, and one that is too long is an error. `servers` are the options that all MCP servers share. `wrappers`
-    are applied to the model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one.
+    `limits` apply to a run with all agents that it calls as tools, `session_limits` to all runs of a session together,
+    also in other processes. A reached limit ends the run (`StopReason`, `LimitReached`). When the turns or tool calls
+    are used up, the model must answer without calling. With tokens, dollars or seconds, the run ends with the answer so
+    far, and makes no further request or call. A request in progress may exceed tokens and dollars; a request that takes
+    too many seconds is cut off, and its text so far stays. `tool_timeout_seconds` limits each call without its own
+    limit. `settings` go with every request. A tool result of more than `large_result_tokens` (estimated) is offloaded,
+    and the model gets a preview and tools that read the rest; 0: never, None: 10,000, or the value of a card.
+    `compaction` sets how much of the model's window a conversation may take; with None it is never compacted, and one
+    that is too long is an error. `servers` are the options that all MCP servers share. `wrappers` are applied to the
+    model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -165,11 +165,11 @@ def wrapped_by(definition: Definition, wrappers: Sequence[Wrapper]) -> Definitio
 
 
 class Owner(Protocol):
-    """What a session takes from its agent, which it shares with all the others."""
+    """The parts of an agent that its sessions share."""
 
     @property
     def is_started(self) -> bool:
-        """Whether its servers and toolsets are entered."""
+        """True while its servers and toolsets are entered."""
         ...
 
     @property
@@ -179,7 +179,7 @@ class Owner(Protocol):
 
     @property
     def definition(self) -> Definition:
-        """What the agent is made of."""
+        """The definition of the agent."""
         ...
 
     @property
@@ -194,7 +194,7 @@ class Owner(Protocol):
 
     @property
     def from_toolsets(self) -> tuple[Tool, ...]:
-        """What the toolsets listed when the agent started."""
+        """The tools that the toolsets listed when the agent started."""
         ...
 
     @property
@@ -223,7 +223,7 @@ class Owner(Protocol):
         ...
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """What it gives, for code that cannot await."""
+        """Return the result of the work, for code that cannot await."""
         ...
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:

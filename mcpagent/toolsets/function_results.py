@@ -51,10 +51,10 @@ _Shown: TypeAlias = FilePart | BinaryBlock
 def tool_output(value: object) -> ToolOutput:
     """The value as content.
 
-    Text stays as it is, parts are kept, None is no content. Bytes are text, a file of a known type, or a block of which
-    a line says how large it is. A table (see `table_of`) is a line with its size and its first rows as CSV.
-    Everything else is JSON; files in it follow as parts of their own. An iterator is read, up to `MAX_ITEMS`.
-    Raises what reading the value raises, and `ValueError` for one that holds itself.
+    Text and parts stay unchanged, None is no content. Bytes are text, a file of a known type, or a block, described by
+    a line with its size. A table (see `table_of`) is a line with its size and its first rows as CSV. Everything else is
+    JSON; files in it follow as separate parts. An iterator is read, up to `MAX_ITEMS`. Raises what reading the value
+    raises, and `ValueError` for one that holds itself.
     """
     if isinstance(value, ToolOutput):
         return value
@@ -142,7 +142,7 @@ def _written(data: Any) -> str:
 
 
 def _plain(value: Any, images: list[_Shown]) -> Any:
-    """The value as JSON data; images are put into `images`, and their number into the data."""
+    """Return the value as JSON data; images go into `images`, and their number into the data."""
     if isinstance(value, Enum):
         return _plain(value.value, images)
     if isinstance(value, str | bool | int | float):
@@ -192,7 +192,7 @@ _OF_TYPE: Mapping[str, type[Image | Audio]] = {"image": Image, "audio": Audio}
 
 
 def _plain_holder(value: Any, images: list[_Shown]) -> Any:
-    """What holds other values, each of them plain; of all else what pydantic makes: dates, decimals, its own models."""
+    """Return a container of plain values; pydantic converts all other values: dates, decimals, its own models."""
     if isinstance(value, Mapping):
         return {_key(key): _plain(item, images) for key, item in value.items()}
     if isinstance(value, tuple) and (names := getattr(value, "_fields", None)):

@@ -66,13 +66,13 @@ def function_tool(
 
     Parameters need type annotations that pydantic understands; Google, NumPy and reST docstrings give the texts. A
     first parameter annotated `RunContext` gets the run's context and is not shown to the model. `defer_loading` True
-    hides the tool until it is found, False never does, None leaves it to the agent's tool search. `approval`: each
-    call needs approval, or each for which `(context, definition, arguments) -> bool` says so. `read_only` says what a
-    server says with `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and
-    the offline stand-in may make it. `safe_to_repeat`: a call may be made again of which nobody knows whether it ran,
-    since the process ended; None: if it is `read_only`. A result of more than `large_result_tokens` (estimated) is set
-    aside; 0: none is, None: as the agent's options say.
-    Raises `ConfigError` if the name is illegal, or a parameter cannot be described or passed by name.
+    hides the tool until it is found, False never does, None leaves it to the agent's tool search. `approval`: each call
+    needs approval, or each for which `(context, definition, arguments) -> bool` is true. `read_only` is a server's
+    `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and the offline
+    model may make it. `safe_to_repeat`: a call may be repeated if the process ended and it is unknown whether the call
+    ran; None: if it is `read_only`. A result of more than `large_result_tokens` (estimated) is offloaded; 0: never,
+    None: the threshold of the agent's options. Raises `ConfigError` if the name is illegal, or a parameter cannot be
+    described or passed by name.
     """
     given = locals()
     expect("tools", function, Callable, "functions and tools")
@@ -115,7 +115,7 @@ def function_tool(
 
 
 def _underlying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What has the name, the types and the words: of a `partial` its function."""
+    """Return the function that has the name, the types and the docstring: for a `partial`, its function."""
     if isinstance(function, partial):
         return _underlying(function.func)
     return function
@@ -289,11 +289,10 @@ FunctionLike: TypeAlias = Callable[..., Any] | PythonFunction
 
 
 class FunctionToolset(Toolset):
-    """Functions, and tools already made of them, as a toolset.
+    """Functions, and tools already made from functions, as a toolset.
 
     `defer_loading`, `approval` and `read_only` apply to every function in it (see `function_tool`); a `Tool` keeps its
-    own.
-    `id` identifies its tools, whatever they are renamed to. `label` names it in errors. Raises `ConfigError` for a name
+    own. `id` identifies its tools, also after a rename. `label` names it in errors. Raises `ConfigError` for a name
     that comes twice.
     """
 
@@ -325,7 +324,7 @@ class FunctionToolset(Toolset):
 
     @property
     def label(self) -> str:
-        """What errors call it; without a name of its own, after its first functions."""
+        """The name of the toolset in errors: its own name, else one made of its first functions."""
         names = ", ".join(name for _, name in islice(self._tools, 3))
         return (
             self._label
@@ -334,11 +333,11 @@ class FunctionToolset(Toolset):
 
     @property
     def defers(self) -> bool:
-        """Whether one of them is hidden until it is found."""
+        """True if one of the tools is hidden until it is found."""
         return any(tool.deferred for tool in self._tools.values())
 
     def add(self, function: FunctionLike | Tool, **options: Any) -> None:
-        """One more; `options` are those of `function_tool` and go before the toolset's own."""
+        """Add a function or tool; `options` are those of `function_tool` and take precedence over the toolset's own."""
         expect_options("FunctionToolset.add", function_tool, options)
         if isinstance(function, Tool):
             tool = usable_tool(function)
@@ -348,9 +347,7 @@ class FunctionToolset(Toolset):
             )
         place = listed_place(tool.definition)
         if place in self._tools:
-            put_together(
-                [(self.label, [tool, tool])]
-            )  # raises, with the words that say so everywhere
+            put_together([(self.label, [tool, tool])])  # raises the usual error
         self._tools[place] = tool
 
     async def tools(self) -> list[Tool]:

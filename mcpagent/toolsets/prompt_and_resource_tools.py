@@ -34,8 +34,8 @@ def server_content_tools(
 ) -> list[Tool]:
     """The virtual tools for these connected servers; none if no server offers prompts or resources.
 
-    `unavailable` gives the servers that cannot be used at the moment of a call, with the reason: the model may still
-    mean one of them.
+    `unavailable` returns the servers that cannot be used at the moment of a call, with the reason: the model may still
+    name such a server.
     """
     with_prompts = {
         toolset.config.name: toolset for toolset in toolsets if toolset.lists.prompts
@@ -60,7 +60,7 @@ def server_content_tools(
 
 
 def known_content(servers: McpServers) -> list[ToolDefinition]:
-    """What calls of these tools can ask the servers for, as far as it is listed."""
+    """Return the prompts and resources that calls of these tools can request, if they are listed."""
     return [
         *(
             PromptRequest("get_prompt", "", {}, name, one.name)
@@ -110,7 +110,7 @@ def _content_tool(
         toolset = None
         if isinstance(server, str):
             toolset = toolsets.get(server)
-        # What is not for a server is sent nowhere: `run` says what is wrong with it.
+        # A request without a valid server is sent nowhere: `run` reports its problem.
         request = None
         if toolset is not None:
             request = asked(toolset, arguments)
@@ -165,7 +165,7 @@ async def _prompt(toolset: ServerLink, arguments: dict[str, Any]) -> ToolOutput:
 
 
 def _meant_uri(toolset: ServerLink, uri: str) -> tuple[str, bool]:
-    """The URI as it is sent, and whether it was listed: one that was not may be of a template, or of a link."""
+    """Return the URI to send, and whether it was listed: an unlisted one may stem from a template or a link."""
     listed = {
         spelled(resource.uri): resource.uri
         for resource in toolset.lists.resources
@@ -206,7 +206,10 @@ def _definition(
     listed: Mapping[str, list[str]],
     properties: dict[str, Any],
 ) -> ToolDefinition:
-    """One of the tools; `listed` is what each server has, as lines. It needs the server and the first property."""
+    """Return the definition of a tool; `listed` has the items of each server, as lines.
+
+    It requires the first two properties.
+    """
     lines = [f"- {server}: {_capped(items)}" for server, items in listed.items()]
     return ToolDefinition(
         name=name,

@@ -16,7 +16,7 @@ from mcpagent.values.tools import Tool
 class Selection:
     """`servers` by name; `tools` as `server:tool` or `server:*` (fnmatch patterns on the server's own tool names).
 
-    Both None: everything. With `tools`, only what it names is taken, and only servers that it names are needed.
+    Both None: everything. With `tools`, only these tools are selected, and only their servers are needed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Selection:
             raise ConfigError(f'selected server "{server}" is not configured; {hint}')
 
     def has_server(self, server: str) -> bool:
-        """Whether anything of it may be selected, so that it has to be connected."""
+        """True if a tool of the server may be selected, so that the server must be connected."""
         if self._servers is not None and server not in self._servers:
             return False
         return self._patterns is None or any(
@@ -62,7 +62,7 @@ class Selection:
         return [tool for tool in tools if self._has(tool)]
 
     def unmatched(self, server: str, names: Sequence[str]) -> list[str]:
-        """One line for each pattern that matches none of the `names` that a server's tools have, in the order given."""
+        """Return a line for each pattern, in order, that matches none of the `names` of a server's tools."""
         return [
             f'selected_tools: "{server}:{pattern}" matches no tool of "{server}"{_near(server, pattern, names)}'
             for named, pattern in self._patterns or ()
@@ -70,7 +70,7 @@ class Selection:
         ]
 
     def unused(self, connected: Collection[str]) -> list[str]:
-        """One line for each pattern whose server is configured and yet not among those that are `connected`."""
+        """Return a line for each pattern whose server is configured but not `connected`."""
         return [
             f'selected_tools: "{server}:{pattern}" selects nothing: server "{server}" is disabled or not selected'
             for server, pattern in self._patterns or ()
@@ -96,7 +96,7 @@ def _parse(item: str) -> tuple[str, str]:
 
 
 def _near(server: str, pattern: str, names: Sequence[str]) -> str:
-    """What was meant: a name in other letters, with the server's name before it, similar, or holding the same word."""
+    """Suggest a name in other case, without the server's prefix, similar, or with the same word; else list names."""
     plain = {name.lower(): name for name in names}
     wanted = re.sub(r"[*?\[\]!]", "", pattern).lower()
     own = re.sub(rf"^(?:mcp__)?{re.escape(server.lower())}(?:__|[_.:/-])", "", wanted)

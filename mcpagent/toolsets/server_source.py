@@ -33,7 +33,7 @@ class ServerSource:
         return Known.NOTHING
 
     async def tools(self) -> list[Tool]:
-        """What the server lists now, or listed last. A question waits for one that is connecting, as for any server."""
+        """Return the tools that the server lists now, or listed last. A question waits for a connecting server."""
         servers, run, limit = (
             self._servers,
             current_run(),
@@ -52,7 +52,7 @@ class ServerSource:
         return servers.all_tools()
 
     async def __aenter__(self) -> ServerSource:
-        # A server that was closed is not opened again: whoever enters anew gets a new one.
+        # A closed server is not opened again: entering again creates a new one.
         self._servers = McpServers(
             ServersConfig((self.config,)),
             (self.config,),
@@ -71,5 +71,5 @@ class ServerSource:
         if servers is not None:
             self._left = (
                 servers.all_tools()
-            )  # whoever still calls them gets to know that the server is closed
+            )  # later calls report that the server is closed
             await servers.close()

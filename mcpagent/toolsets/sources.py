@@ -77,7 +77,7 @@ OnChange: TypeAlias = Callable[["ServerLink | None"], None]
 
 
 class AgentSources(Protocol):
-    """Where the tools of an agent come from, with a life of its own; `ToolSources` is the usual one."""
+    """The tool sources of an agent, with their own lifecycle; `ToolSources` is the usual implementation."""
 
     functions: list[Tool]
 
@@ -88,7 +88,7 @@ class AgentSources(Protocol):
         ...
 
     async def settle(self, emit: Emit, spent: float) -> float:
-        """Waits a bounded time for servers that are connecting, which is reported; says how many seconds.
+        """Wait a bounded time for connecting servers, and report it; return the seconds.
 
         `spent` are the seconds that the same question has waited already.
         """
@@ -101,7 +101,7 @@ class AgentSources(Protocol):
         ...
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """What the toolsets list now. Raises `ConfigError` if two tools clash."""
+        """Return the tools that the toolsets list now. Raises `ConfigError` if two tools clash."""
         ...
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
@@ -120,10 +120,10 @@ class AgentSources(Protocol):
 
 
 class ToolSources:
-    """All that gives an agent tools.
+    """All tool sources of an agent.
 
     `functions` may grow while the agent lives. `sources` are toolsets, lists of functions and `McpServer` values.
-    `policy` says which calls wait for approval besides those that a server's own entry names.
+    `policy` decides which calls wait for approval, besides the rules in the servers' own entries.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class ToolSources:
                 await exits.enter_async_context(tool.lifetime)
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """What the toolsets have now, in the run that is current. Raises `ConfigError` when two tools clash."""
+        """Return the tools of the toolsets in the current run. Raises `ConfigError` if two tools clash."""
         lists = [await labelled_tools(given) for given in self._toolsets]
         if (lists, self.functions) != self._last[:2]:
             functions = list(self.functions)
@@ -383,7 +383,7 @@ class ToolSources:
     def _approved(
         self, source: str, given: list[Any], tools: Callable[[], list[Tool]]
     ) -> list[Tool]:
-        """The tools made of what is given, with the agent's own rules for approval; the same list while that is."""
+        """Return the tools with the agent's own rules for approval; the same list for the same input."""
         held = self._kept.get(source)
         if held is None or held[0] != given:
             held = self._kept[source] = (given, self._with_approval(tools()))
@@ -488,7 +488,7 @@ def sources_of(
         if isinstance(item, Tool):
             functions.append(usable_tool(item))
         elif isinstance(item, ServerConfig | list | tuple) or hasattr(item, "tools"):
-            sources.append(item)  # type: ignore[arg-type]  # what it is, is checked when it is taken in
+            sources.append(item)  # type: ignore[arg-type]  # its type is checked when it is added
         elif callable(item):
             functions.append(function_tool(item))
         else:

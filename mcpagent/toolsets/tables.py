@@ -37,7 +37,7 @@ def table_of(value: object) -> Table | None:
 
 
 def is_missing(value: object) -> bool:
-    """Whether this stands for a value that is not there, as tables have it: None, NaN, NaT, NA."""
+    """True for a missing value of a table: None, NaN, NaT, NA."""
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NaTType", "NAType")

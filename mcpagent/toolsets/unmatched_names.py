@@ -1,4 +1,4 @@
-"""Names of tools that somebody wrote down, checked as soon as the tools can be known."""
+"""Configured tool names, checked as soon as the tools are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("mcpagent")
 
 
 class Known(IntEnum):
-    """How much of a source is listed now: nothing yet, what there is in this run, all it will ever have."""
+    """Completeness of a source's tool list: nothing yet, the tools of this run, all it will ever have."""
 
     NOTHING = 0
     NOW = 1
@@ -24,13 +24,13 @@ class Known(IntEnum):
 
 
 def unknown_names(tools: Iterable[Tool], names: Iterable[str]) -> list[str]:
-    """Those of `names` that no tool has."""
+    """Return those of `names` that no tool has."""
     known = {tool.name for tool in tools}
     return [name for name in names if name not in known]
 
 
 def unknown_name_line(tools: Iterable[Tool], name: str) -> str:
-    """That no tool has this name, with the nearest and the known ones."""
+    """Return a line about a name that no tool has, with the nearest and the known names."""
     known = [tool.name for tool in tools]
     near = get_close_matches(name, known, n=1)
     hint = ""
@@ -40,10 +40,10 @@ def unknown_name_line(tools: Iterable[Tool], name: str) -> str:
 
 
 class NamedTools:
-    """Names of tools that somebody wrote down, at `place`: one that no tool has is reported.
+    """Configured tool names, at `place`: names without a tool are reported.
 
-    As long as no run has begun, that is an error (`is_error`) or a warning, if all there will ever be is known; later a
-    warning, once a name. A source that lists nothing is not known yet.
+    Before the first run, that is an error (`is_error`) or a warning, if the tool list is complete; later it is a
+    warning, once per name. A source that lists nothing is not known yet.
     """
 
     def __init__(self, names: Collection[str], place: str, *, is_error: bool) -> None:

@@ -1,10 +1,10 @@
-"""Tool calls that wait for somebody's answer: a person's approval, or the result of a tool that runs elsewhere.
+"""Pending tool calls: they wait for a person's approval, or for the result of a tool that runs elsewhere.
 
-Here is also what the model is told of an approval that was refused.
+This module also has the texts for the model about a declined approval.
 
-All values are plain JSON data, so that one process can ask and another go on. An answer is bound to the tool's
-definition, the call's arguments, its place in the conversation and the session by a fingerprint: if one is another,
-nothing is run.
+All values are plain JSON data, so that one process can ask and another resume. An answer is bound to the tool's
+definition, the call's arguments, its place in the conversation and the session by a fingerprint: if any of these
+differs, the call does not run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Approval: TypeAlias = Literal["allow", "ask", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A written rule: the calls that its pattern names run, are asked about or are denied.
+    """A written rule: the calls that its pattern names run, need consent or are denied.
 
     A rule with a `server` is from the entry of that server, and its pattern has no server's name (`git_*`). With
     `only_reads` it is limited to tools and resources that only read, by the word of the server. `place` is the file or
@@ -50,9 +50,9 @@ _KINDS = frozenset(get_args(PendingKind))
 class CallAnswer:
     """The answer to one `PendingCall`; `PendingCall.approve`, `.deny` and `.result` make it.
 
-    `arguments` replace the call's own as a whole. `value` is what an external tool gave (text, or anything that is
-    JSON); `failed` says that it is that tool's error. `message` is told to the model with a denial. `kind` and
-    `session` are those of the call which it answers.
+    `arguments` replace the call's own as a whole. `value` is the result of an external tool (text, or any JSON data);
+    `failed`: it is that tool's error. The model receives `message` with a denial. `kind` and `session` are those of the
+    call which it answers.
     """
 
     call_id: str
@@ -66,7 +66,7 @@ class CallAnswer:
     session: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As `from_json` takes it; `value` must be JSON data."""
+        """Return the data that `from_json` reads; `value` must be JSON data."""
         return asdict(self)
 
     @classmethod
@@ -117,7 +117,7 @@ class PendingCall:
         place: int = 0,
         session: str = "",
     ) -> PendingCall:
-        """What waits: a call of the tool that has this definition, and the fingerprint of both.
+        """Return a pending call of the tool that has this definition, with the fingerprint of both.
 
         `place` is the number of messages up to the one with the call.
         """
@@ -133,7 +133,7 @@ class PendingCall:
         )
 
     def approve(self, arguments: dict[str, Any] | None = None) -> CallAnswer:
-        """It may run, once; with `arguments` in place of its own if given. Raises `InputError` for an external one."""
+        """Allow the call to run, once; `arguments` replace its own. Raises `InputError` for an external call."""
         if self.kind == "external":
             raise InputError(
                 f'"{self.tool}" is run by you; give what it gave: call.result(...), or call.deny()'
@@ -150,7 +150,7 @@ class PendingCall:
         )
 
     def deny(self, message: str = "") -> CallAnswer:
-        """It may not run; the model is told so, and `message`."""
+        """Deny the call; the model receives the denial with `message`."""
         expect("deny", message, str, "a message as text", error=InputError)
         return CallAnswer(
             self.call_id,
@@ -162,7 +162,10 @@ class PendingCall:
         )
 
     def result(self, value: Any, *, failed: bool = False) -> CallAnswer:
-        """What an external tool gave. Raises `InputError` for a call that waits for approval: it would be run."""
+        """Return the answer with the result of an external tool.
+
+        Raises `InputError` for a call that waits for approval.
+        """
         if self.kind == "approval":
             raise InputError(
                 f'"{self.tool}" waits for approval, not for a result; use call.approve() or call.deny()'
@@ -235,21 +238,21 @@ class CallsPendingError(McpAgentError):
 
 
 def refused_words(tool: str, message: str) -> str:
-    """What the model is told of a call that was not approved; `message` is what the person said with it."""
+    """Return the text for the model of a call that was declined; `message` is the person's own text."""
     return (
         f'The user declined this call of "{tool}"{f": {message}" if message else "."}'
     )
 
 
 def outdated_words(tool: str) -> str:
-    """What the model is told of a call that is not what its answer was given for."""
+    """Return the text for the model of a call that changed after its answer was requested."""
     return f'"{tool}" or the call changed after the answer was asked for, so it was not run. Call again.'
 
 
 def call_fingerprint(
     call: ToolCall, definition: ToolDefinition, place: int = 0, session: str = ""
 ) -> str:
-    """Return the SHA-256 of the call, its place, its session and what says what it would do, as canonical JSON."""
+    """Return the SHA-256 of the call, its place, its session and the tool's definition, as canonical JSON."""
     bound = [
         session,
         place,
@@ -269,7 +272,7 @@ def call_fingerprint(
 
 
 def usable_answers(answers: object) -> Mapping[str, CallAnswer]:
-    """The answers by call id; raises `InputError` for what is none, and for two answers to one call."""
+    """Return the answers by call ID. Raises `InputError` for an invalid answer, and for two answers to one call."""
     if isinstance(answers, Sequence) and not isinstance(answers, str | bytes):
         given = list(answers)
     else:

@@ -86,8 +86,10 @@ class ServerFailed:
 
 @dataclass(frozen=True, slots=True)
 class ServerLogged:
-    """What a server told of its own work (`notifications/message`): a printable line, and the server's word for how
-    much it matters, "debug" to "emergency"."""
+    """A log message of a server about its own work (`notifications/message`).
+
+    `text` is a printable line, and `level` the server's own level, "debug" to "emergency".
+    """
 
     server: str
     level: str
@@ -133,7 +135,7 @@ class RequestSent:
 
     @property
     def saved_tokens(self) -> int:
-        """What offering all known tools would have taken beyond what is offered; below 0 if that is less."""
+        """The tokens that offering all known tools would add to the offered ones; below 0 if that is less."""
         return self.known_tokens - self.offered_tokens
 
 
@@ -151,14 +153,14 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """The next piece of what the model writes, as it came."""
+    """The next piece of the model's text, unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """The next piece of what the model thinks, if its provider shows that."""
+    """The next piece of the model's thinking, if its provider shows that."""
 
     text: str
 
@@ -167,8 +169,8 @@ class ThinkingDelta:
 class AnswerRestarted:
     """The answer that was arriving broke off and starts again, by the same model or by the next one of a chain.
 
-    Everything that was shown since the last `RequestSent` is dropped, text and thoughts: forget it, or mark it. What
-    comes from here on is the answer. `text` is the text that is dropped, as it came; `reason` is one printable line.
+    Everything shown since the last `RequestSent` is dropped, text and thoughts: forget it, or mark it. The answer
+    follows from here on. `text` is the dropped text, unchanged; `reason` is one printable line.
     """
 
     reason: str
@@ -187,7 +189,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """How far a call on an MCP server is, by the tool's own name there; `message` is one printable line or empty."""
+    """The progress of a call on an MCP server, by the tool's own name there; `message` is a printable line or empty."""
 
     server: str
     tool: str
@@ -262,11 +264,11 @@ class ToolsRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ConversationCompacted:
-    """From now on the model is sent less of the conversation, which itself stays whole.
+    """From now on the model receives less of the conversation, which itself stays complete.
 
-    `summarised` messages are left out, for which a summary stands, or none if `without_summary` says why in one
-    printable line; of `shortened` results the beginning is left. Both count all that there is by now. Tokens are
-    expected ones, of the next request as it would have been and as it is. `usage` is what the summary took.
+    A summary replaces `summarised` messages; if there is no summary, `without_summary` is the reason in one printable
+    line. Of `shortened` results the beginning remains. Both count all compactions so far. Tokens are expected ones, of
+    the next request before and after the compaction. `usage` is that of the summary.
     """
 
     tokens_before: int
@@ -297,7 +299,7 @@ class LimitReached:
 
     @property
     def allowed(self) -> str:
-        """How much there was, as `5 tool calls`."""
+        """The limit as text, such as `5 tool calls`."""
         return shown_amount(self.limit, self.most)
 
     def said(self, what: str = "", *, limit: str = "") -> str:
@@ -316,7 +318,7 @@ class StateSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """What changed in that state since the last snapshot or delta: an RFC 6902 patch."""
+    """The changes of that state since the last snapshot or delta: an RFC 6902 patch."""
 
     patch: tuple[dict[str, Any], ...]
 
@@ -339,17 +341,18 @@ class SubagentEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """The end of one run: its answer, why it ended, what it used. `pending` are the calls that wait for an answer,
-    `citations` the sources that the answer names.
+    """The end of one run: its answer, why it ended, what it used.
 
-    `spent` holds `usage`, what it cost, and what tool definitions took of it. `seconds` are those from the prompt to
-    the end, the waits for approvals among them.
+    `pending` are the calls that wait for an answer, `citations` the sources that the answer names.
 
-    Where an `output_type` was given, `output` is the value, if there is one (`has_output`), and `answer` its JSON;
-    `problems` say what does not fit.
+    `spent` holds `usage`, the cost, and the share of tool definitions in it. `seconds` are those from the prompt to the
+    end, the waits for approvals among them.
 
-    `limit` is the one that ended it, if one did: `answer` is what there was by then, "" if there was nothing. Of a run
-    whose calls wait it is the one that was reached beside them, and the reason stays that calls wait.
+    With an `output_type`, `output` is the value, if there is one (`has_output`), and `answer` its JSON; `problems` are
+    the misfits.
+
+    `limit` is the limit that ended the run, if one did: `answer` is the text so far, "" if there was none. If calls
+    wait, it is a limit that was reached as well, and the stop reason stays "calls_pending".
     """
 
     answer: str
@@ -400,7 +403,7 @@ Emit: TypeAlias = Callable[[Event], None]
 
 
 def log_warnings(event: Event) -> None:
-    """For whoever gave no listener: what went wrong is logged."""
+    """The default listener: log warnings."""
     if isinstance(event, ServerFailed):
         logger.warning("%s", event.reason)
     elif isinstance(event, LimitReached) or (
@@ -415,8 +418,10 @@ _SLOW_SECONDS = 1.0
 def guarded(
     listener: Callable[[Event], object], clock: Callable[[], float] = time.monotonic
 ) -> Emit:
-    """The listener with its errors logged, and once that it takes a second or more or is `async`: nobody who listens
-    breaks a run, but the run waits for whoever listens."""
+    """Return the listener with its errors logged, and one warning if it takes a second or more or is `async`.
+
+    A listener cannot break a run, but the run waits for it.
+    """
     told: set[str] = set()
 
     def name() -> str:
@@ -450,4 +455,4 @@ def guarded(
 
 
 def ignore(event: Event) -> None:
-    """The listener for whoever does not listen."""
+    """A listener that does nothing."""

@@ -1,4 +1,4 @@
-"""The values a conversation is made of: messages and their parts, tool definitions, token usage.
+"""The values of a conversation: messages and their parts, tool definitions, token usage.
 
 All are frozen dataclasses that hold plain JSON data, so a history can be compared, saved and handed to
 another provider. `dump_messages` and `load_messages` are the only way to JSON and back.
@@ -77,7 +77,7 @@ class ToolKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """One tool as a model is shown it.
+    """A tool definition as the model receives it.
 
     `name` is the offered name (unique in a conversation, `^[a-zA-Z0-9_-]{1,64}$`). `parameters` is the input JSON
     Schema as its server gave it, unless something hides in it (`mcp/lists/shown_tools.py`). `server` is the configured
@@ -110,12 +110,12 @@ class ToolDefinition:
 
     @property
     def kind(self) -> RequestKind:
-        """What a call asks for: a tool, or what `PromptRequest` and `ResourceRequest` stand for."""
+        """The kind of request that a call makes: a tool, or the kinds of `PromptRequest` and `ResourceRequest`."""
         return "tool"
 
 
 class PromptRequest(ToolDefinition):
-    """One prompt of `server`, as a call of `get_prompt` asks for it; `original_name` is the prompt's."""
+    """A prompt of `server`, as a call of `get_prompt` requests it; `original_name` is the prompt's."""
 
     __slots__ = ()
 
@@ -126,7 +126,7 @@ class PromptRequest(ToolDefinition):
 
 
 class ResourceRequest(ToolDefinition):
-    """One resource of `server`, as a call of `get_resource` asks for it; `original_name` is the URI that is sent.
+    """A resource of `server`, as a call of `get_resource` requests it; `original_name` is the URI that is sent.
 
     `read_only` is True if its server listed that very URI.
     """
@@ -143,7 +143,7 @@ class ResourceRequest(ToolDefinition):
 class Citation:
     """A source that the words of an answer name: a page's `url`, or "" of a file; third-party text, all of it.
 
-    `cited_text` is what it says there, if the provider told it.
+    `cited_text` is the cited passage, if the provider reported it.
     """
 
     url: str
@@ -227,7 +227,7 @@ class FileId:
 class File:
     """A file for a prompt, by its path: `ask(["Summarise this.", File("report.pdf")])`.
 
-    It is read when the question is asked, and becomes a part by its bytes: text, a picture, a document or a recording.
+    `ask` reads it, and turns it into a part by its bytes: text, a picture, a document or a recording.
     """
 
     path: str | PathLike[str]
@@ -244,7 +244,7 @@ FILE_PARTS = (Image, Document, Audio, ImageUrl, FileId)
 
 @dataclass(frozen=True, slots=True)
 class BinaryBlock:
-    """The bytes of a file that is stored beside the conversation: `media_type`, `data` in Base64, and its address.
+    """The bytes of a file that is stored outside of the conversation: `media_type`, `data` in Base64, and its address.
 
     It is no part of a message; the content names it.
     """
@@ -283,7 +283,7 @@ def json_copy(value: _T) -> _T:
 
 
 def nests_deeper(value: Any, levels: int) -> bool:
-    """Whether JSON data has more levels of dicts and lists."""
+    """True if JSON data has more than `levels` levels of dicts and lists."""
     level = [value]
     for _ in range(levels + 1):
         level = [
@@ -309,16 +309,16 @@ class ToolCall:
     type: Literal["tool_call"] = "tool_call"
 
     def copied(self) -> ToolCall:
-        """The call with arguments of its own, for code that may write into them: the history stays as it was said."""
+        """Return the call with a copy of its arguments, for code that may change them: the history stays unchanged."""
         return replace(self, arguments=json_copy(self.arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAside:
-    """Where the whole of a result is kept, of which the conversation has a short form (`mcpagent.run.large_results`).
+    """A reference to an offloaded result; the conversation has a preview of it (`mcpagent.run.large_results`).
 
-    `handle` is what readers are given for it. `tokens` estimates what the whole would have taken of the window,
-    `kind` says in one word what it is: "JSON", "CSV", "text". Of a "binary" one with 0 tokens all text is there.
+    Readers use `handle` to get it. `tokens` estimates how much of the window the whole would take, `kind` is its format
+    in one word: "JSON", "CSV", "text". A "binary" result with 0 tokens has all of its text in the conversation.
     """
 
     handle: str
@@ -328,9 +328,9 @@ class KeptAside:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What one call gave back. `seconds` is its run time, without the wait for an approval.
+    """The result of a call. `seconds` is its run time, without the wait for an approval.
 
-    With `set_aside`, `content` is the short form of what it gave.
+    With `set_aside`, `content` is a preview of the result.
     """
 
     call_id: str
@@ -366,11 +366,11 @@ class ToolsShown:
 
 @dataclass(frozen=True, slots=True)
 class ToolsChanged:
-    """Where in the history tools were added or withdrawn: folding these gives what is discovered.
+    """A change of the offered tools at this point of the history: folding these parts returns the discovered tools.
 
-    `was` are those of them that were offered from the start: their place among all of these, and their definition so
-    far, so that what was sent can be sent again as it was. `joined` are tools that the model's provider can find by
-    itself from here on; they are hidden until it does.
+    `was` are the tools among them that were offered from the start: their position among all of these, and their
+    definition so far, so that earlier messages can be sent again unchanged. `joined` are tools that the model's
+    provider can find by itself from here on; they are hidden until it does.
     """
 
     added: tuple[ToolDefinition, ...] = ()
@@ -396,9 +396,9 @@ class ProviderBlock:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Where a provider ran code for this answer: the next request of the conversation goes on in it.
+    """The container in which a provider ran code for this answer: the next request of the conversation uses it again.
 
-    `expires_at` is the provider's own time (ISO 8601), "" if it told none.
+    `expires_at` is the provider's own time (ISO 8601), "" if it reported none.
     """
 
     id: str
@@ -408,20 +408,22 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The message that it stands in stays, word by word, when others of its age are summarised."""
+    """Its message stays, word by word, when others of its age are summarised."""
 
     type: Literal["pinned"] = "pinned"
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """From here on a model is sent less of what stands before. The history itself stays whole; the last one counts.
+    """From here on, a model receives less of the earlier messages.
 
-    Of the messages before the one that it stands in, the last `kept` are sent, and those of `pinned`, counted back from
-    that one (1: the message before it). `summary` tells of the others in a model's words; "" if there are none, or if
-    it could not be made (`is_cut`). `shortened` are results in place of longer ones of the same calls. `used` names the
-    found tools that were called, the latest last. The last `unmoved` of the messages before it stand behind what they
-    were written after; at the head of what is sent, `kept` counts the messages behind it that do not.
+    The history itself stays complete; the last one counts.
+
+    Of the messages before its own, the last `kept` are sent, and those of `pinned`, counted back from its own (1: the
+    message before it). `summary` is a model's summary of the others; "" if there are no others, or if it could not be
+    made (`is_cut`). `shortened` are results in place of longer ones of the same calls. `used` names the found tools
+    that were called, the latest last. The last `unmoved` messages before it follow the same messages as when they were
+    written; `kept` counts the other messages, which follow the head of the request.
     """
 
     kept: int
@@ -435,12 +437,12 @@ class Compacted:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether it stands for messages that are not sent any more."""
+        """True if it replaces messages that are no longer sent."""
         return bool(self.summary) or self.is_cut
 
 
 def texts_for_model(content: tuple[Content, ...]) -> tuple[Content, ...]:
-    """A result's content with each text as a model may read it; the same tuple if nothing is taken out."""
+    """A result's content with each text as a model may read it; the same tuple if nothing changes."""
     shown = tuple(
         replace(part, text=text)
         if isinstance(part, Text) and (text := for_model(part.text)) is not part.text
@@ -477,10 +479,10 @@ WireProtocol: TypeAlias = Literal["messages", "responses", "chat"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which model wrote an answer, and where: what came with it beyond words and calls can only be read there.
+    """The model that wrote an answer, and its address: parts other than text and calls can only be read there.
 
-    `address` is host, port and path of the API, `provider` what a person calls it; "" where a field is not known, as
-    in histories that come from elsewhere. What may go where is in `models/provenance.py`.
+    `address` is host, port and path of the API, `provider` its name for people; "" if a field is unknown, as in
+    histories from elsewhere. `models/provenance.py` decides which parts another model may receive.
     """
 
     provider: str
@@ -491,7 +493,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. Results of tool calls, and the tool changes they caused, are in "tool" messages in call order.
+    """A message. Results of tool calls, and the tool changes they caused, are in "tool" messages in call order.
 
     `origin` is of an assistant message, and of each of its parts: None if no provider's model wrote it.
     """
@@ -548,9 +550,9 @@ _WHOLE = {int}
 class Usage:
     """Tokens as the provider counted them; values add up with `+`.
 
-    `input_tokens` is the whole input, cached part included; `cache_read_tokens` and `cache_write_tokens` say how
-    much of it was read from and written to the prompt cache. `web_searches` are those that the provider
-    ran, and charges for. What can be no number of tokens, as one below 0, is 0: it was not told.
+    `input_tokens` is the whole input, cached part included; `cache_read_tokens` and `cache_write_tokens` are the tokens
+    of it that were read from and written to the prompt cache. `web_searches` are those that the provider ran, and
+    charges for. An invalid number of tokens, such as one below 0, becomes 0: it counts as not reported.
     """
 
     input_tokens: int = 0
@@ -569,7 +571,7 @@ class Usage:
             self.requests,
             self.web_searches,
         )
-        # Many are made: what is as it should be costs little.
+        # There are many: the check of valid values must be cheap.
         if (
             {*map(type, told)} == _WHOLE
             and min(told) >= 0
@@ -611,13 +613,13 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was taken: tokens, money, how much of it was tool definitions, turns, calls, time. Values add up with `+`.
+    """The resources used: tokens, money, the share of tool definitions, turns, calls, time. Values add up with `+`.
 
-    `dollars` (US) adds up the requests whose price is known; `cost_known` says that these are all of them.
-    `definition_tokens` estimates (characters / 4) the definitions that the requests offered, `saved_tokens` what
-    offering every known tool each time would have taken beyond that: below 0 if there are fewer tools than search
+    `dollars` (US) adds up the requests whose price is known; `cost_known` is True if these are all requests.
+    `definition_tokens` estimates (characters / 4) the definitions that the requests offered, `saved_tokens` the tokens
+    that offering every known tool each time would have added to that: below 0 if there are fewer tools than search
     tools are worth. `turns`, `tool_calls` and `seconds` are counted as `Limits` count them; sums that differ in seconds
-    alone are equal. `estimated_tokens` are those that no provider told of, of requests that were answered without a
+    alone are equal. `estimated_tokens` are tokens that no provider reported, of requests that were answered without a
     count or cut off: they are not in `usage`, but count for limits as these do.
     """
 
@@ -656,11 +658,13 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one answer of a model took. `place` is its message's position; `offered` names the tools it was offered, in
-    order; `dollars` is None where the price is not known, `seconds` the time until the answer was whole.
+    """The cost of one answer of a model.
 
-    `begun` is the time of the request, in seconds since 1970, 0 if it is not known. `saved_tokens` estimates the tokens
-    of the definitions that were not sent, of `known_tools` in all.
+    `place` is the position of its message; `offered` names the offered tools, in order.
+
+    `dollars` is None if the price is unknown, `seconds` the time until the answer was complete. `begun` is the time of
+    the request, in seconds since 1970, 0 if unknown. `saved_tokens` estimates the tokens of the definitions that were
+    not sent, of `known_tools` in all.
     """
 
     place: int
@@ -675,7 +679,7 @@ class Step:
 
 
 def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The history as plain JSON data. Raises `InputError` for what is no list of messages."""
+    """Return the history as plain JSON data. Raises `InputError` if it is no list of messages."""
     expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
     data: list[dict[str, Any]] = adapter(list[Message]).dump_python(
         list(messages), mode="json"
@@ -684,13 +688,13 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if part["type"] == "tool_result" and part["set_aside"] is None:
             del part["set_aside"]
         for text in (part, *(part["content"] if part["type"] == "tool_result" else ())):
-            if not text.get("citations", True):  # most words have none
+            if not text.get("citations", True):  # most texts have no citations
                 del text["citations"]
     return data
 
 
 def dump_message(message: Message) -> str:
-    """One message as a text of JSON, which `load_message` reads when it is parsed."""
+    """Return the message as JSON text, which `load_message` reads after parsing."""
     text: bytes = adapter(Message).dump_json(message)
     return text.decode()
 
@@ -708,7 +712,7 @@ def load_messages(data: object) -> list[Message]:
 
 
 def load_message(item: object, place: int) -> Message:
-    """One message of a history, as `load_messages` does; `place` is its position, for the text of an `InputError`."""
+    """Load a message of a history like `load_messages`; `place` is its position, for the text of an `InputError`."""
     if isinstance(item, Message):
         return item
     path = f"[{place}]"
@@ -778,7 +782,7 @@ _CONTENT = {
 
 
 def _of_another_kind(steps: Sequence[int | str], result: Mapping[Any, Any]) -> bool:
-    """Whether it is said of a kind of content that was tried, and that the content of the result does not claim."""
+    """True if an error is about a content type that was tried, but that the content of the result does not claim."""
     match steps:
         case ["content", int(place), str(tried), *_] if tried in _CONTENT:
             piece = result["content"][place]

@@ -46,7 +46,7 @@ class _Namespace:
 
 
 class ToolContext:
-    """Namespaced, typed state; any toolset that is given the same context reads and writes the same values.
+    """Namespaced, typed state; all toolsets with the same context read and write the same values.
 
     `state_key` is the key under which a client gets the state; None: the state itself is the top level.
     """
@@ -161,10 +161,10 @@ class ToolContext:
         }
 
     def restore_namespaces(self, data: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Takes what `dump_namespaces` gave, in another process: into the models that are registered.
+        """Restore the result of `dump_namespaces`, also of another process, into the registered models.
 
-        What belongs to none of them waits until somebody asks for its namespace. Gives a line for each whose data does
-        not fit its model any more; that one stays as it is.
+        Data of other namespaces waits until code registers them. Returns a line for each namespace whose data no longer
+        fits its model; that model stays unchanged.
         """
         problems: list[str] = []
         for name, fields in data.items():
@@ -184,7 +184,7 @@ class ToolContext:
         return problems
 
     def _restored(self, namespace: str, fresh: State) -> State:
-        """The model as it was left, if something of this namespace waits that fits it; else the fresh one."""
+        """Return the restored model if fitting data of this namespace waits; else the fresh one."""
         waiting = self._waiting.pop(namespace, None)
         if waiting is None:
             return fresh
@@ -201,9 +201,9 @@ class ToolContext:
         data: Mapping[str, Any],
         **options: Any,
     ) -> State:
-        """Registers what `dump_namespaces` gave for it; raises `InputError` if the data does not fit.
+        """Register a namespace with its data of `dump_namespaces`. Raises `InputError` if the data does not fit.
 
-        `options` are those of `register`; without them an earlier registration's are kept.
+        `options` are those of `register`; by default, those of an earlier registration stay.
         """
         expect_options("load_namespace", ToolContext.register, options)
         if not hasattr(state_type, "model_validate"):
@@ -338,7 +338,7 @@ def _checked(label: str, state_type: type[State], data: dict[str, Any]) -> State
 
 
 class StateChannel:
-    """What one client has been sent of a context's state, so that it can be sent what changed since."""
+    """The state of a context as a client last received it, so that the client can receive only the changes."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
@@ -350,7 +350,7 @@ class StateChannel:
         return StateSnapshot(self._sent)
 
     def changes(self) -> StateSnapshot | StateDelta | None:
-        """What changed since the last thing sent, as an RFC 6902 patch; None if nothing did.
+        """Return the changes since the last snapshot or patch, as an RFC 6902 patch; None if nothing changed.
 
         A snapshot if none was sent yet, since a patch would have nothing to apply to.
         """
@@ -380,7 +380,7 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FeatureNamespace:
-    """One namespace that a feature needs; `make` builds its first state."""
+    """A namespace that a feature needs; `make` builds its first state."""
 
     namespace: str
     make: Callable[[], BaseModel]
@@ -456,7 +456,7 @@ class _Cached:
 
 
 class ToolContextCache:
-    """One `ToolContext` per thread of conversation, in memory.
+    """A cache of one `ToolContext` per conversation thread, in memory.
 
     A context unused for `ttl_seconds` is dropped, and the longest unused one when there are more than `max_size`; one
     in use never is. `clock` must not go backwards; `time.monotonic` by default.
@@ -501,7 +501,7 @@ class ToolContextCache:
             entry.used_at = self._clock()
 
     def in_use(self, thread_id: str) -> bool:
-        """Whether a run uses the thread's context now; a second run on it would interleave."""
+        """True while a run uses the thread's context; a second run on it would interleave."""
         entry = self._cached.get(thread_id)
         return entry is not None and entry.users > 0
 

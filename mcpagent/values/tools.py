@@ -25,11 +25,11 @@ from mcpagent.values.messages import (
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What running a tool gave: content for the model, changes of the offered tools, events to tell.
+    """The output of a tool: content for the model, changes of the offered tools, events to report.
 
-    `structured` is the same as data, where a server gives that too, for its tool's `output_schema` to be held against.
-    `blocks` are kept beside the conversation; the content names them. With `pending`, which counts of the runtime's own
-    tools alone, it gave nothing yet: what it runs waits for answers to these calls, and is gone on with when there are.
+    `structured` is the result as data, if a server returns that too, to be validated by the tool's `output_schema`.
+    `blocks` are stored outside of the conversation; the content names them. `pending` is only for the runtime's own
+    tools: there is no output yet, the tool waits for answers to these calls and is resumed when they arrive.
     """
 
     content: tuple[Content, ...]
@@ -43,11 +43,11 @@ class ToolOutput:
 
     @classmethod
     def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:
-        """One text, as a success or as this kind of error."""
+        """Return an output of a single text, as a success or as this kind of error."""
         return cls((Text(text),), error)
 
     def for_model(self) -> ToolOutput:
-        """The output with each text as a model may read it (`text.for_model`); the same one if nothing is taken out."""
+        """The output with each text as a model may read it (`text.for_model`); the same one if nothing changes."""
         shown = texts_for_model(self.content)
         if shown is self.content:
             return self
@@ -56,10 +56,10 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturn:
-    """What a tool function may return when a value alone is not enough.
+    """A return value of a tool function, for when a value alone is not enough.
 
     `state` changes the run's `ToolContext`, by namespace and field, all or nothing, after the function has returned.
-    `events` are told after the call. `metadata` is kept for the caller, never shown to a model.
+    `events` are reported after the call. `metadata` is for the caller, and is never shown to a model.
     """
 
     value: object = None
@@ -115,7 +115,7 @@ class Tool:
     rules: tuple[Rule, ...] = ()
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
-        """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""
+        """Return the definition that a call with these arguments requests, valid or not, for rules and consent."""
         if self.asks is None:
             return self.definition
         return self.asks(self.definition, arguments)
@@ -128,12 +128,12 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """As the model sees it; its own server may know it by another (`definition.original_name`)."""
+        """The name that the model sees; the tool's server may use another (`definition.original_name`)."""
         return self.definition.name
 
 
 def usable_tool(tool: Tool) -> Tool:
-    """A tool as somebody gave it; raises `ConfigError` if something in it is of the wrong type."""
+    """Return the tool unchanged. Raises `ConfigError` if a field of it has the wrong type."""
     expect_fields(tool.definition)
     expect_fields(tool)
     expect_timeout(f'tool "{tool.name}"', tool.timeout_seconds)
@@ -141,7 +141,10 @@ def usable_tool(tool: Tool) -> Tool:
 
 
 def usable_output(tool: Tool, output: ToolOutput) -> ToolOutput:
-    """What a tool's code gave; raises `ConfigError` if that, or a `wrapped(...)` around it, gave anything else."""
+    """Return the output of a tool's code.
+
+    Raises `ConfigError` if the code, or a wrapper around it, returned anything else.
+    """
     expect(
         f'the code of "{tool.name}"',
         output,
@@ -153,7 +156,7 @@ def usable_output(tool: Tool, output: ToolOutput) -> ToolOutput:
 
 
 def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
-    """What a toolset listed, as a list of its own; raises `ConfigError` if it is anything else."""
+    """Return a copy of the list that a toolset returned. Raises `ConfigError` if it is no list of tools."""
     if not isinstance(tools, list | tuple) or not all(
         isinstance(tool, Tool) for tool in tools
     ):
@@ -173,15 +176,15 @@ def expect_timeout(label: str, seconds: float | None) -> None:
 
 
 class Toolset(Protocol):
-    """A source of bound tools with a life of its own: entered before it lists, left when the agent closes.
+    """A source of bound tools with its own lifecycle: entered before it lists, left when the agent closes.
 
-    A class that has nothing to enter derives from this one and has `tools` alone. That is asked before every request
-    to the model; `run_context()` says for which run. If a toolset has an `id`, a text, its tools are identified by that
-    and their original names, whatever they are renamed to.
+    A class that has nothing to enter derives from this one and has `tools` alone, which is called before every request
+    to the model; `run_context()` returns the run's context. If a toolset has an `id`, a text, its tools are identified
+    by that and their original names, whatever they are renamed to.
     """
 
     async def tools(self) -> list[Tool]:
-        """Those there are now, the same values as long as nothing has changed."""
+        """Return the current tools, the same objects while nothing has changed."""
         ...
 
     async def __aenter__(self) -> Toolset:

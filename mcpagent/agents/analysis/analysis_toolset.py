@@ -36,7 +36,7 @@ instruction to you."""
 
 @dataclass(frozen=True, slots=True)
 class AnalysisResult:
-    """What a task came to: the answer, and the programs that ran for it without an error, in order."""
+    """The result of a task: the answer, and the programs that ran for it without an error, in order."""
 
     answer: str
     programs: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class AnalysisResult:
 
 @dataclass(slots=True)
 class _Task:
-    """One call of the tool: the documents that it may see (None: all), and the programs so far."""
+    """A call of the tool: the only document that it may read (None: all documents), and its programs so far."""
 
     only: str | None = None
     programs: list[str] = field(default_factory=list[str])
@@ -61,12 +61,12 @@ def create_analysis_toolset(
     tool_name: str = "analyze",
     code_mode: CodeMode | None = None,
 ) -> FunctionToolset:
-    """A toolset with one tool: `analyze(task, document_name?)` gives an `AnalysisResult` as JSON.
+    """Return a toolset with one tool: `analyze(task, document_name?)` returns an `AnalysisResult` as JSON.
 
-    Each call is a run of an agent of its own (`model` as for `Agent`), in code mode, with the limits, the approvals and
-    the cancellation of the run that calls it. Its programs can list, read and search the documents, those alone that
-    `base_filter` takes by name, and with a `document_name` that one. `documents` is a store, or texts by name. Raises
-    `ConfigError` for what is none, and where `mcpagent[code]` is not installed.
+    Each call is a run of a separate agent (`model` as for `Agent`), in code mode, with the limits, the approvals and
+    the cancellation of the run that calls it. Its programs can list, read and search the documents, only those whose
+    names `base_filter` accepts, and only `document_name` if it is set. `documents` is a store, or texts by name. Raises
+    `ConfigError` for invalid `documents`, and if `mcpagent[code]` is not installed.
     """
     expect("code_mode", code_mode, (CodeMode, NoneType), "CodeMode(...)")
     if base_filter is not None and not callable(base_filter):
@@ -174,7 +174,7 @@ class _Seen:
     is_seen: IsSeen
 
     async def names(self) -> list[str]:
-        """Those of the whole toolset, or the one that the task is about."""
+        """Return the document names of the whole toolset, or the name of the only document of the current task."""
         task = _TASK.get(None)
         names = [name for name in await self.documents.names() if self.is_seen(name)]
         if task is not None and task.only is not None:

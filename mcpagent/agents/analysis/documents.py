@@ -1,4 +1,4 @@
-"""Documents by name: where they come from, and which of them a task may see."""
+"""Documents by name: their source, and the ones that a task may read."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Passage:
 
 
 class Documents(Protocol):
-    """Where documents come from: a store of yours. A name may be a title or an address; it means one document."""
+    """A store of documents that you provide. A name may be a title or an address; each name identifies one document."""
 
     async def names(self) -> Sequence[str]:
-        """Of all documents, in an order that stays."""
+        """Return the names of all documents, in a stable order."""
         ...
 
     async def text(self, name: str) -> str:
@@ -52,17 +52,17 @@ class Texts:
         self._texts = {str(name): str(text) for name, text in texts.items()}
 
     async def names(self) -> Sequence[str]:
-        """As they were given."""
+        """Return the names in the order in which the caller passed them."""
         return list(self._texts)
 
     async def text(self, name: str) -> str:
-        """As it was given."""
+        """Return the text unchanged."""
         return self._texts[name]
 
     async def search(
         self, query: str, limit: int, among: Sequence[str]
     ) -> Sequence[Passage]:
-        """Those that have most of the words, and have them most often; none that has no word of it."""
+        """Return paragraphs that contain words of the query: most distinct words first, then most occurrences."""
         wanted = set(_WORD.findall(query.casefold()))
         scored: list[tuple[int, int, Passage]] = []
         for name in among:

@@ -58,11 +58,11 @@ def agent_from_card(
 
 
 def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, Any]:
-    """The card's agent and all it can reach through `agents`, by name; of a `Team` nothing is read again.
+    """Return the card's agent and all agents it can reach through `agents`, by name. A `Team` is not read again.
 
-    Members come from the cards in the same folder. Each has its own context and its own `limits`. `options` are the
-    first one's alone, but for what must hold whoever makes a call: `approval`, and what servers share. `on_event` is
-    called too when servers of members fail.
+    Members come from the cards in the same folder. Each has its own context and its own `limits`. `options` apply to
+    the first agent only, except those that must hold for every caller: `approval`, and shared server options.
+    `on_event` is called too when servers of members fail.
     """
     if isinstance(card, Team):
         cards, servers = card.cards, card.servers
@@ -104,7 +104,7 @@ def _for_members(options: Mapping[str, Any]) -> dict[str, Any]:
     if (listener := options.get("on_event")) is not None:
 
         def report(event: Event) -> None:
-            # What a member does when it is called comes as the caller's `SubagentEvent`.
+            # The events of a called member arrive as `SubagentEvent` of its caller.
             if isinstance(event, ServerFailed | Notice):
                 listener(event)
 
@@ -142,13 +142,13 @@ def _single(make: Make, card: AgentCard, options: Mapping[str, Any]) -> Any:
 
 
 def _with_tools(card: AgentCard, given: Sequence[Any]) -> list[Any]:
-    """The tools that are given, after those of the card that the provider runs; of one name the given one counts."""
+    """Return the provider tools of the card, then the passed tools; of the same name, the passed tool counts."""
     named = {tool.name for tool in given if isinstance(tool, ProviderTool)}
     return [*(tool for tool in card.provider_tools if tool.name not in named), *given]
 
 
 def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
-    """What the card says, unless something else was asked for."""
+    """Return the run options of the card; options that the caller passed take precedence."""
     settings = merged(_settings(card), asked.settings)
     turns = int(_params(card).get("max_iterations") or 0) or None
     said = card.limits.filled_by(_of_params(turns, card))
@@ -249,7 +249,7 @@ def _settings(card: AgentCard) -> ModelSettings:
 
 
 def card_warnings(card: AgentCard) -> list[str]:
-    """What the card asks for that has no counterpart here, one line per field."""
+    """List the fields of the card that have no effect here, one line per field."""
     place = card.path or f"card {card.name}"
     nothing = [
         f"'{name}'"
@@ -283,7 +283,7 @@ def card_warnings(card: AgentCard) -> list[str]:
 
 
 class _Carded(Protocol):
-    """What a card says of an agent."""
+    """The parts of an agent that a card describes."""
 
     @property
     def card(self) -> AgentCard | None: ...
@@ -320,7 +320,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
             values = tuple(config)
         servers["servers"] = tuple(server.name for server in values)
     options, instructions = agent.definition.options, agent.definition.instructions
-    # Code mode has a search of its own, over functions too, which no `tool_search` of a card says.
+    # Code mode has its own search, which includes functions; no `tool_search` of a card expresses it.
     is_usual = (
         agent.definition.code_mode is not None
         and agent.definition.tool_search == search_for_programs(None)
@@ -361,7 +361,7 @@ def with_model(
 
 
 def _model_text(chosen: str | Model | Sequence[str | Model] | None) -> str:
-    """What a card says of a model: a text that can be read back. A model object that has none is code, and left out."""
+    """Return the model choice as text that a card can be read back from. Skip model objects that have no such text."""
     if chosen is None or isinstance(chosen, str):
         return chosen or ""
     if isinstance(chosen, FallbackModel):

@@ -16,7 +16,7 @@ STRATEGIES: tuple[CardStrategy, ...] = ("auto", "bm25", "regex")
 
 
 class CardError(ConfigError):
-    """A card cannot be used. `message` says what is wrong in which file, `details` what was found or how to fix it."""
+    """A card cannot be used. `message` names the file and the problem, `details` the value found or the fix."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(f"{message}: {details}" if details else message)
@@ -44,15 +44,15 @@ class ToolSearchConfig:
 
 @dataclass(frozen=True, slots=True)
 class AgentCard:
-    """What a card says, with `${VAR}` as it stands there: variables are read only when an agent is made of it.
+    """The fields of a card, with `${VAR}` unexpanded: variables are read only when an agent is made from the card.
 
-    `servers` are names in the server configuration (`mcp_config`, a path beside the card, else the files that are found
-    from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of `{target, name, ...}`.
-    `tools`: server name -> patterns of the tools it may have; a server that is not named has all. With `code_mode` the
-    model calls tools in Python programs. `provider_tools` are run by the model's provider.
-    `limits` are those of each answer. `agents` are the cards whose agents this one may call. A result of more than
-    `large_result_tokens` is kept beside the conversation; None: as usual. `foreign` holds fields that other programs
-    know and that mean nothing here.
+    `servers` are names in the server configuration (`mcp_config`, a path relative to the card, else the files that are
+    found from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of
+    `{target, name, ...}`. `tools`: server name -> patterns of the tools it may have; a server that is not named has
+    all. With `code_mode` the model calls tools in Python programs. The model's provider runs `provider_tools`. `limits`
+    are those of each answer. `agents` are the cards whose agents this one may call. A result of more than
+    `large_result_tokens` is offloaded; None: the default. `foreign` holds fields of other programs that have no meaning
+    here.
     """
 
     name: str

@@ -60,7 +60,7 @@ def _described(
 
 
 def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
-    """What the model's provider is to run, for the user's money, and where it sends what is said."""
+    """Yield the tools that the provider would run at the user's expense, and the addresses that would receive data."""
     for tool in card.provider_tools:
         if not isinstance(tool, ProviderMcp):
             written = as_data(tool)
@@ -79,7 +79,7 @@ def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
 
 
 def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]:
-    """Variables stand as their values, but for secrets, which stand as they are written."""
+    """Variables appear as their values; secrets appear as references, as in the file."""
     told = CARD_VARIABLE.sub(
         lambda match: (
             match[0]

@@ -1,4 +1,4 @@
-"""Reads agent cards. Every error says which field of which file is wrong; nothing is guessed."""
+"""Read agent cards. Every error names the file and the invalid field; nothing is guessed."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Team:
         return next(iter(self.cards.values()))
 
     def members_servers(self) -> tuple[ServerConfig, ...]:
-        """Those of the others."""
+        """Return the servers of all cards but the first."""
         return tuple(
             server
             for name in list(self.cards)[1:]
@@ -49,7 +49,7 @@ class Team:
 def read_team(
     card: str | Path | AgentCard, environ: Mapping[str, str] | None = None
 ) -> Team:
-    """The card of a file, or of a folder, and all it can reach, as they are now. Raises `CardError`."""
+    """Read the card of a file or folder, and all cards that it can reach. Raises `CardError`."""
     cards = reachable(card if isinstance(card, AgentCard) else card_at(card))
     return Team(
         cards, {name: card_servers(item, environ) for name, item in cards.items()}

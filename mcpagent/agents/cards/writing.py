@@ -1,4 +1,4 @@
-"""Writes agent cards: only what is set, always in the same order, `${VAR}` as it was read."""
+"""Write agent cards: only fields that are set, always in the same order, with `${VAR}` unexpanded."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
 
 def _fits_below(card: AgentCard) -> bool:
-    """Whether the instruction means the same as the text of a Markdown file: no marker, nothing a reader would trim."""
+    """True if a Markdown file can hold the instruction as its text: no marker, nothing that a reader would trim."""
     text = card.instruction
     if text != text.strip() or not _PLAIN_BODY.fullmatch(text):
         return False

@@ -1,4 +1,4 @@
-"""The database of the engine: a SQLite file, or PostgreSQL; what is wrong with it is told in one line."""
+"""The database of the engine: a SQLite file, or PostgreSQL; its errors are one line."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ class EngineDatabase:
 
     @classmethod
     def of(cls, database: str | Path | None) -> EngineDatabase:
-        """The one that is meant. Raises `ConfigError` for what is neither a file nor an address of PostgreSQL."""
+        """Return the database of the argument.
+
+        Raises `ConfigError` if it is neither a file nor an address of PostgreSQL.
+        """
         if is_address(database):
             rest = database.partition("://")[2]
-            with contextlib.suppress(ValueError):  # said by whoever connects
+            with contextlib.suppress(ValueError):  # reported at the connection
                 hide(urlsplit(database).password)
             return cls(
                 f"postgresql://{rest}",
@@ -74,7 +77,7 @@ class EngineDatabase:
             )
 
     def problem(self, error: BaseException) -> SessionStoreError:
-        """What the engine, or its database, could not do there, and what to do."""
+        """Return an error that states which operation of the engine or its database failed, and how to fix it."""
         cause = getattr(error, "orig", None) or error
         if self.file is None and not hasattr(
             cause, "sqlstate"
@@ -114,8 +117,8 @@ class EngineDatabase:
 class EngineConnection(sqlite3.Connection):
     """A connection to SQLite with `unixepoch('subsec')`, which SQLite has from 3.42 on.
 
-    The engine writes it into its tables where Python is 3.12 or newer, whatever SQLite that Python has; it is null
-    there before 3.42, and every process that opens the file needs it.
+    The engine writes it into its tables where Python is 3.12 or newer, with any SQLite version; it is null there before
+    3.42, and every process that opens the file needs it.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

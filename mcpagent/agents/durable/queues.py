@@ -48,14 +48,14 @@ MAX_COMPARED = 100
 
 
 async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """What the engine gives, asked outside of every workflow: inside, asking would be a step of it."""
+    """Call a function of the engine outside of every workflow: inside, the call would become a step of the workflow."""
     asked = partial(Context().run, work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(None, asked)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many runs of a model are done at the same time, of one user, and how many begin in a minute."""
+    """Limits for the runs of a model: concurrent runs, concurrent runs of a single user, and starts per minute."""
 
     at_once: int | None = None
     per_user: int | None = None
@@ -72,18 +72,21 @@ class RunTurn:
 
 @dataclass(frozen=True, slots=True)
 class RunQueue:
-    """The runs that one model answers. A run whose session is busy waits in `waiting`, where it is in nobody's way."""
+    """The runs that one model answers.
+
+    A run whose session is busy waits in `waiting`, so that it blocks no other run.
+    """
 
     model: str
 
     @classmethod
     def of(cls, model: str) -> RunQueue:
-        """That of the model with this name."""
+        """Return the queue of the model with this name."""
         return cls(safe_line(model, 100))
 
     @property
     def name(self) -> str:
-        """What the engine calls it."""
+        """The name under which the engine knows this queue."""
         return f"mcpagent {self.model}"
 
     @property
@@ -111,7 +114,7 @@ class RunQueue:
         )
 
     def options(self, session: str, user: str, run: str) -> dict[str, Any]:
-        """Return what the engine stores of a run beside its input."""
+        """Return the data that the engine stores for a run in addition to its input."""
         return {
             "workflow_name": WORKFLOW_NAME,
             "queue_name": self.name,
@@ -125,7 +128,7 @@ class RunQueue:
         }
 
     async def turn(self, session: str, run: str) -> RunTurn | None:
-        """Return where the run stands among the unfinished runs of its session; None if it is not one of them."""
+        """Return the position of the run among the unfinished runs of its session; None if it is not unfinished."""
         from dbos import DBOS
 
         unfinished = await outside(
@@ -201,7 +204,7 @@ def order_of(status: WorkflowStatus) -> tuple[int, int, str]:
 
 
 async def models_served(store: Sessions, version: str = VERSION) -> set[str]:
-    """The models whose runs of this version a living process does; the seats of dead ones are taken away."""
+    """Return the models that a living process serves for this version; remove the seats of dead processes."""
     from dbos import DBOS
 
     served: set[str] = set()
@@ -216,7 +219,7 @@ async def models_served(store: Sessions, version: str = VERSION) -> set[str]:
 
 
 async def unserved_words(store: Sessions, queue_name: str, version: str) -> str:
-    """Why nobody does a run of that queue, and what to do; "" if somebody does."""
+    """Return why no worker serves that queue, and the fix; "" if a worker does."""
     model = queue_name.removeprefix("mcpagent ").removesuffix(" (waiting)")
     served = await models_served(store, version)
     if model in served:

@@ -95,7 +95,7 @@ class Runner:
         """By the ID of a run that has ended in this process; "" for any run."""
 
     async def end(self, seconds: float) -> None:
-        """Waits for the runs under way; those that are left are unfinished, and another worker resumes them."""
+        """Waits for the runs under way; the remaining ones stay unfinished, and another worker resumes them."""
         for task in tuple(self._waiting):
             task.cancel()
         if self._active:
@@ -149,7 +149,9 @@ class Runner:
         self, request: RunRequest, run: str, task: asyncio.Task[Any]
     ) -> None:
         record = await written(self.store.run_record(request.session, run))
-        if record.ended is not None:  # the worker died before it could tell the engine
+        if (
+            record.ended is not None
+        ):  # the worker died before it could notify the engine
             if record.ended.error is not None:
                 raise record.ended.error
             return
@@ -193,7 +195,7 @@ class Runner:
     ) -> SessionRuntime[Any] | None:
         """Return the session for this run; None while another process has it, or an earlier run waits for it.
 
-        The session is taken once more than the `Session` does: `store.release` gives that back.
+        This takes the session once more than the `Session` does; `store.release` releases it.
         """
         if not turn.is_first:
             return None
@@ -215,7 +217,7 @@ class Runner:
     async def _opened(
         self, name: str, run: str, updated: float
     ) -> SessionRuntime[Any] | None:
-        """Return the session as it was left in this process, or else as the store has it.
+        """Return the live session of this process, or else the session of the store.
 
         None if it belongs to another unfinished run.
         """
@@ -251,7 +253,7 @@ class Runner:
         self._let_go(session)
 
     def _let_go(self, session: SessionRuntime[Any]) -> None:
-        """Lets other processes have the session; as long as none writes into it, it is as it is here."""
+        """Release the session for other processes; until one writes into it, the local state stays valid."""
         session.release()
         self.store.release(session.id)
         self._open[session.id] = session

@@ -56,7 +56,7 @@ _INSTALL = "durable runs need DBOS, which is not installed; pip install 'mcpagen
 
 
 class DurableRun:
-    """One run, whichever process works on it. `id` names it, and `session` its session, in every process."""
+    """A durable run, in any process. `id` identifies it, and `session` its session, in every process."""
 
     def __init__(self, runs: DurableRuns, id: str, session: str) -> None:  # noqa: A002 - what everybody calls it
         self._runs = runs
@@ -66,7 +66,7 @@ class DurableRun:
         """Waits for the end of the run and returns its result; raises the error that ended it, or `TimeoutError`.
 
         While no worker does the runs of its model, `result` waits a bounded time and then raises an `AgentStateError`
-        that says so. The run still waits for a worker.
+        that reports it. The run still waits for a worker.
         """
         ended = asyncio.ensure_future(self._runs.end_of(self))
         unserved = asyncio.ensure_future(self._runs.never_served(self))
@@ -105,14 +105,13 @@ class DurableRuns:
             print((await run.result()).answer)
 
     `database` is that of the engine: a file (None: `runs.db` in the user's data folder), or a PostgreSQL database that
-    several workers share. The engine has the queue and gives each run to one worker; all else is in the session, so the
-    agent needs a store of sessions that all workers reach. A worker that takes a run over resumes its session: nothing
-    that was stored is done again, and a call whose outcome is unknown is reported to the model, not made again, unless
-    its tool is `safe_to_repeat`.
-    `at_once` bounds how many runs a model answers at the same time, `per_user` how many of one user's, `per_minute` how
-    many begin in a minute; the worker that starts last sets them for all. Whoever waits for a run is told when no
-    worker has done those of its model for `unserved_seconds`. Raises `ConfigError` if the extra `durable` is not
-    installed, or for what is no database.
+    several workers share. The engine has the queue and assigns each run to one worker; all other data is in the
+    session, so the agent needs a store of sessions that all workers reach. A worker that takes a run over resumes its
+    session: it repeats no stored step, and a call whose outcome is unknown is reported to the model, not made again,
+    unless its tool is `safe_to_repeat`. `at_once` bounds how many runs a model answers at the same time, `per_user` how
+    many of one user's, `per_minute` how many begin in a minute; the worker that starts last sets them for all. `result`
+    raises an error when no worker has served the run's model for `unserved_seconds`. Raises `ConfigError` if the extra
+    `durable` is not installed, or if `database` is invalid.
     """
 
     @checked()
@@ -175,7 +174,7 @@ class DurableRuns:
         """Return the definition unchanged: `RunOptions(wrappers=[durable])` is not needed, but works."""
         return definition
 
-    # -- for whoever asks ---------------------------------------------------------------------------------------------
+    # -- for callers --------------------------------------------------------------------------------------------------
 
     async def start(
         self,
@@ -187,10 +186,10 @@ class DurableRuns:
         output_type: Any = None,
         limits: Limits | None = None,
     ) -> DurableRun:
-        """Begins a run of this session (None: a new one) as soon as it is its turn, in whichever worker.
+        """Start a run of this session (None: a new one) as soon as it is its turn, in any worker.
 
-        `run` is its ID: the same one given twice is one run. It belongs to its session, and to the `user` if one is
-        named. With an `output_type` the answer is data that fits its JSON Schema; a worker has the schema alone, so
+        `run` is its ID: passing the same ID twice starts one run. It belongs to its session, and to the `user` if you
+        pass one. With an `output_type` the answer is data that fits its JSON Schema; a worker has the schema alone, so
         validators of a type do not count. `limits` hold besides those of the worker's agent. Raises `InputError` for an
         unusable prompt, ID, type or limit, and for the ID of another owner's run.
         """
@@ -258,9 +257,9 @@ class DurableRuns:
         session: str | None = None,
         user: str | None = None,
     ) -> DurableRun:
-        """Return the run of this ID, begun in whichever process.
+        """Return the run of this ID, started in any process.
 
-        Raises `InputError` if there is none, and for a run of another session or user, where these are named.
+        Raises `InputError` if there is none, and for a run of another session or user, if you pass these.
         """
         self._require_serving()
         status = await _found(_usable_run(id))
@@ -281,7 +280,7 @@ class DurableRuns:
         session: str | None = None,
         user: str | None = None,
     ) -> None:
-        """Ends a run before its next step, in whichever process; a request or call that was sent is not taken back.
+        """End a run before its next step, in any process; a request or call that was sent is not withdrawn.
 
         Raises as `run` does.
         """
@@ -404,7 +403,7 @@ class DurableRuns:
         me = await written(agent._runtime.store.join())
         logging.getLogger("dbos").setLevel(
             logging.CRITICAL
-        )  # what went wrong with a run is told by its result
+        )  # the result of a run reports its error
         looking: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         threads = getattr(loop, "_default_executor", None)
@@ -422,7 +421,7 @@ class DurableRuns:
                 DBOS.listen_queues([queue.name, queue.waiting] if works else [])
                 DBOS.launch()
                 await queue.register(self._limits, works=works)
-            except Exception as error:  # noqa: BLE001 - whatever the engine's database raises
+            except Exception as error:  # noqa: BLE001 - any error of the engine's database
                 raise self._database.problem(error) from None
             if works:
                 await queue.sit_down(me)
@@ -504,7 +503,7 @@ def _end_told_by_engine(run: DurableRun, status: WorkflowStatus | None) -> RunEn
 
 
 def _usable_run(run: object) -> str:
-    """A run's id. Raises `InputError` for what is none, as for a session's."""
+    """Return a valid run ID. Raises `InputError` for invalid IDs, as for a session's."""
     try:
         if usable_id(run).strip():
             return str(run)
@@ -514,7 +513,7 @@ def _usable_run(run: object) -> str:
 
 
 def _wait(store: Sessions, session: str, given: Mapping[str, CallAnswer]) -> bool:
-    """Whether calls with these ids wait in the session now."""
+    """True if calls with these IDs wait in the session now."""
     kept = store.read(session)
     waiting = {call["call_id"] for call in kept.values.get("pending") or ()}
     return (

@@ -25,7 +25,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One run. `asked` and `changed` are in seconds since 1970; `ended` is its end, if its session has one."""
+    """A stored run. `asked` and `changed` are in seconds since 1970; `ended` is its end, if its session has one."""
 
     id: str
     session: str
@@ -36,14 +36,14 @@ class StoredRun:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a worker has still to do something for it."""
+        """True if a worker still has to work on the run."""
         return self.state in UNFINISHED
 
 
 class StoredRuns:
-    """The runs that the engine's database lists. Their sessions, in `store`, say what became of them.
+    """The runs that the engine's database lists. Their sessions, in `store`, have the outcomes.
 
-    Raises `ConfigError` for what is no database, and `SessionStoreError` for one that cannot be used.
+    Raises `ConfigError` for an invalid database, and `SessionStoreError` for one that cannot be used.
     """
 
     def __init__(self, database: str | Path | None, store: Sessions) -> None:
@@ -90,7 +90,7 @@ class StoredRuns:
         return str(json.loads(found[0].input["args"][0]).get("prompt", ""))
 
     def cancel(self, run: str) -> StoredRun:
-        """Ends a run before its next step, and returns it as it was. Raises `InputError` for one that has ended."""
+        """End a run before its next step, and return its previous state. Raises `InputError` for one that has ended."""
         with self._client() as client:
             found = self._found(client, run)
             if not found.is_unfinished:
@@ -177,7 +177,7 @@ class StoredRuns:
                 client.destroy()
         except McpAgentError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the engine's database raises
+        except Exception as error:  # noqa: BLE001 - any error of the engine's database
             raise self._database.problem(error) from None
         finally:
             if engine is not None:

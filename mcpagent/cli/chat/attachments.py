@@ -196,7 +196,7 @@ async def server_prompt(
     """
     prompts = agent.mcp.prompts.get(server, ())
     known = next((prompt for prompt in prompts if prompt.name == name), None)
-    # Of an unknown one it is the server's list that says so, with near names.
+    # For an unknown one, the server's list gives the error, with near names.
     if known is not None:
         arguments = _arguments(words, [item.name for item in known.arguments])
     else:

@@ -94,7 +94,7 @@ class GoingOn:
         """Run `go_on_with` for a starting chat: if that fails, a new conversation begins."""
         with contextlib.suppress(
             McpAgentError
-        ):  # what kept the agent from starting is told at the end
+        ):  # the error that kept the agent from starting is shown at the end
             await self.startup.entered()
         if not self.startup.is_entered:
             return

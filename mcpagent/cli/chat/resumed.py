@@ -101,7 +101,7 @@ def _after(trace: Trace, message: Message, calls: Mapping[str, ToolCall]) -> Tra
     shown: tuple[str, ...] = ()
     for part in reversed(
         message.parts
-    ):  # what a search showed stands behind its result
+    ):  # the found tools of a search follow its result
         match part:
             case ToolsShown(names=names):
                 shown = names

@@ -69,7 +69,7 @@ class Choice:
         return None
 
     def window(self, rows: int) -> range:
-        """Return the places that are shown where there is room for so many."""
+        """Return the positions that are shown if there is room for so many."""
         first = max(0, min(self.place - rows // 2, len(self.shown) - rows))
         return range(first, min(first + rows, len(self.shown)))
 

@@ -138,7 +138,7 @@ class _Kept:
             lines.append(self._line)
             self._line = ""
         for line in lines:
-            # What is written over itself by carriage returns ends as its last state.
+            # Of a line that carriage returns overwrite, only the last state stays.
             self._keep(safe_text(line.rstrip("\r").rpartition("\r")[2]))
 
     def _keep(self, line: str) -> None:

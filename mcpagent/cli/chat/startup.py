@@ -66,7 +66,7 @@ class Startup:
 
     async def _enter(self, shown: asyncio.Event | None) -> None:
         if shown is not None:
-            # Loading the MCP SDK takes longer than all else, so the prompt comes first, and typing goes on meanwhile.
+            # Loading the MCP SDK takes longer than all else, so the prompt comes first, and typing works meanwhile.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(shown.wait(), PROMPT_SECONDS)
             await asyncio.to_thread(import_module, "mcpagent.mcp.connection")

@@ -92,7 +92,7 @@ def window_of(agent: Agent[Any]) -> int | None:
 
 @cache
 def context_window_of(model: str) -> int | None:
-    """How many tokens this model takes, if that is known."""
+    """Return the context window of the model in tokens; None if it is unknown."""
     from mcpagent.models.endpoints.endpoint import context_window
 
     provider, _, name = model.partition(":")

@@ -56,7 +56,7 @@ def _write(text: str) -> None:
         sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
         sys.stderr.flush()
     except (OSError, ValueError):
-        pass  # nobody can be notified
+        pass  # there is no reader left
 
 
 def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:

@@ -52,7 +52,7 @@ def is_begun(options: Options) -> bool:
     return isinstance(place, str) or place.exists()
 
 
-# -- which one is meant ------------------------------------------------------------------------------------------------
+# -- selection -------------------------------------------------------------------------------------------------------
 
 
 class UnclearError(InputError):

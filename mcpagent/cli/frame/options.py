@@ -438,7 +438,7 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
         ]
         parameters = [*own, *keyword]
         takes_context = any(item.annotation is typer.Context for item in own)
-        if not takes_context:  # of which typer gives one to a command
+        if not takes_context:  # typer passes a context to a command
             parameters.append(
                 Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
             )

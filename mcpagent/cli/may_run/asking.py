@@ -156,7 +156,7 @@ async def _line(asking: Asking, question: str, default: str = "") -> str:
         signal.raise_signal(signal.SIGINT)
         await asyncio.Event().wait()  # ends with the turn
         raise
-    except OSError:  # the terminal was closed: nobody said no, and the call waits for when the conversation goes on
+    except OSError:  # the terminal was closed: the user declined nothing, and the call waits for the next resume
         if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) in (
             signal.SIG_IGN,
             signal.SIG_DFL,
@@ -188,7 +188,7 @@ def box_lines(
     top_left, top_right, bottom_left, bottom_right = glyphs.corners
     claim = _claim(tool)
     title_label = safe_line(label, max(width - len(claim) - 21, 20))
-    if title_label != whole:  # what is cut above stands below, before all else
+    if title_label != whole:  # the text that is cut above appears below, first
         rows = [*(Text(piece, "user") for piece in chop_cells(whole, width - 4)), *rows]
     hidden = 0
     if limit is not None and len(rows) > limit:
@@ -233,7 +233,7 @@ def box_lines(
             ),
         ]
     bottom = Text(bottom_left + glyphs.line * (width - 2) + bottom_right, "dim")
-    # None of them is broken: their own spaces are no places to break at.
+    # No value is broken: no line break at its own spaces.
     wrapped = textwrap.wrap(
         "  ".join(key.replace(" ", "\0") for key in keys), width - 2
     )
@@ -331,7 +331,7 @@ def _argument_rows(arguments: dict[str, Any], width: int) -> list[Text]:
     name_width = min(max(map(cell_len, names)), max(width // 3, 8))
     rows: list[Text] = []
     for name, value in zip(names, arguments.values(), strict=True):
-        if cell_len(name) > name_width:  # on rows of its own, since none is cut
+        if cell_len(name) > name_width:  # on separate rows, since no name is cut
             rows += [Text(piece, "user") for piece in chop_cells(name, width)]
             name = ""
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Ask for consent to what a project or a card starts, reads and sends.
+"""Ask for consent to the programs, files and addresses of a project or a card.
 
 A `.mcp.json` that was found in a folder starts programs, so the user has to agree first. The same holds for a card
 outside the user's own folders. A configuration that the person names (`--config FILE`, `--server`) needs no consent:
@@ -59,11 +59,12 @@ def ask_trust(
     notify: Callable[[str], None],
     ask: AskLines | None,
 ) -> Configuration:
-    """Return the configuration with what the user agreed to; servers that are left out become problems.
+    """Return the configuration with the servers that the user agreed to; the others become problems.
 
-    `ask` is None if nobody can be asked. `notify` gets one line about what is left out, and one about files that other
-    people's commits changed since the consent. Raises `ServerError` if nobody can be asked and nothing is left, or if a
-    member of a card's team would be without its servers, and `ConfigError` for a card or a model that is refused.
+    `ask` is None if there is no user to ask. `notify` gets one line about the omitted servers, and one about files that
+    other people's commits changed since the consent. Raises `ServerError` if there is no user to ask and no server
+    remains, or if a member of a card's team would be without its servers, and `ConfigError` for a card or a model that
+    is refused.
     """
     if options.trust_project or configuration.replayed is not None:
         return configuration
@@ -107,7 +108,7 @@ def descriptions_here(
 
 
 def waiting_servers(configuration: Configuration, options: Options) -> frozenset[str]:
-    """Return the names of the servers that nobody agreed to as they are now."""
+    """Return the names of the servers whose current entries the user has not agreed to."""
     store = TrustStore.of_user(options.environ)
     return frozenset(
         item.name for item in without_consent(described(configuration.enabled), store)
@@ -115,7 +116,7 @@ def waiting_servers(configuration: Configuration, options: Options) -> frozenset
 
 
 def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
-    """Return what a card and its members do that nobody agreed to yet, as lines."""
+    """Return the effects of a card and its members that the user has not agreed to yet, as lines."""
     store = TrustStore.of_user(options.environ)
     servers = [server for found in team.servers.values() for server in found.servers]
     waiting = without_consent(_descriptions(team, servers, options), store)
@@ -125,7 +126,7 @@ def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
 
 
 def remember_added(server: ServerConfig, options: Options) -> None:
-    """Store consent to a server that the user wrote by a command: nobody has to ask them about it."""
+    """Store consent to a server that the user wrote by a command: no question about it is needed."""
     TrustStore.of_user(options.environ).add(described([server]))
 
 
@@ -308,14 +309,14 @@ ANSWERS: dict[str, Answer] = {
 
 
 def trusted_configuration(options: Options, terminal: Terminal) -> Configuration:
-    """Return the configuration, with what others wrote only if the user agreed; ask if somebody can be asked."""
+    """Return the configuration, with third-party entries only if the user agreed; ask if there is a terminal."""
     return ask_trust(
         load_configuration(options), options, terminal.warn, _asker(terminal)
     )
 
 
 def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
-    """The same for a command that reports on each server itself: those left out are no error, and nothing is said."""
+    """Do the same for a command that reports on each server itself: omitted servers are no error, and print nothing."""
     options = replace(options, model_file=None)  # no conversation is sent to it
     return ask_trust(
         load_configuration(options),

@@ -155,7 +155,7 @@ def _limits(options: Options) -> Limits:
         turns=options.max_turns,
         tool_calls=options.max_calls,
         tokens=options.max_tokens,
-        # What costs nothing is within a limit of nothing.
+        # Free models are within a limit of zero.
         dollars=None
         if options.max_cost is None
         else max(options.max_cost, sys.float_info.min),
@@ -233,7 +233,7 @@ def _wrappers(options: Options) -> list[Wrapper]:
 
 
 def model_of(options: Options) -> str:
-    """Return the configured model, else that of the first key, else the offline stand-in, which needs none.
+    """Return the configured model, else that of the first key, else the offline model, which needs no key.
 
     A script without a key gets an error from `Agent()`; a user of the command gets an answer, and a line that names the
     model.
@@ -421,7 +421,7 @@ def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
 
 
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
-    """Return hints on using a real model and own servers, if default stand-ins are in use."""
+    """Return hints on using a real model and own servers, if the defaults are in use."""
     unasked = options.model is None and options.card is None and options.replay is None
     lines = []
     if unasked and agent._runtime.model.name.startswith("offline"):

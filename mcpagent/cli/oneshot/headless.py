@@ -192,7 +192,7 @@ class _OneShot:
             startup_seconds=options.server_wait,
             approver=approver,
             allow_change=self._refuse_change,
-            # One-shot runs are left alone: whatever a server asks is declined, and said so.
+            # One-shot runs have no user to ask: every question of a server is declined, with a line about it.
             requests=ServerRequests(replace(asking, read=None)),
             sessions=store,
             wrappers=tracing_wrappers(options, self.terminal, self.configuration),
@@ -255,7 +255,7 @@ class _OneShot:
         session = usable_id(session if session is not None else uuid4().hex)
         await asyncio.to_thread(
             store.open, session
-        )  # what cannot be kept, or is another's, is told before all else
+        )  # a session that cannot be stored, or is in use, is reported first
         store.release(session)  # the agent takes it
         return session, store
 
@@ -367,7 +367,7 @@ class _OneShot:
         if not self.options.estimate and event in [
             joins_later(server.name) for server in self.configuration.enabled
         ]:
-            return  # the question says it when it goes on without that server
+            return  # the question reports it when it continues without that server
         if self.report is not None:
             self.report(event)
         if isinstance(event, ServerFailed):

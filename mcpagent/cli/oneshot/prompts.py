@@ -167,7 +167,7 @@ def answer_schema(path: Path) -> dict[str, Any]:
     try:
         output_spec(
             schema
-        )  # what no answer could be checked against is told before one is paid for
+        )  # an invalid schema is reported before an answer costs money
     except InputError as error:
         raise ConfigError(
             f"--json-schema {shown}: {str(error).removeprefix('output_type: ')}"

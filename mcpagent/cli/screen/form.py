@@ -51,7 +51,7 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field. `choices` are (value, shown text); `many`: several of them may be chosen."""
+    """A field. `choices` are (value, shown text); `many`: several choices are allowed."""
 
     name: str
     rule: Mapping[str, Any]

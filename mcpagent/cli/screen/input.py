@@ -33,7 +33,7 @@ ESCAPE_SECONDS = 0.3
 class KeptHistory(FileHistory):
     """Typed lines in a file.
 
-    If the file cannot be read or written, they are kept for this run only, and `problem` is the reason.
+    If the file cannot be read or written, the lines last for this run only, and `problem` is the reason.
     """
 
     problem = ""
@@ -105,7 +105,7 @@ class InputLine:
     async def read(self) -> str:
         """Return the next input. Raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty line.
 
-        What others print meanwhile appears above the line.
+        Other output in the meantime appears above the line.
         """
         if (problem := getattr(self._history, "problem", "")) and not self._has_warned:
             self._has_warned = True
@@ -166,7 +166,7 @@ _PLAIN_STYLE = {
 
 def _keys(unfold: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
-    typing = ~is_searching  # Ctrl+R has an Enter, an Esc and a Ctrl+C of its own
+    typing = ~is_searching  # Ctrl+R has its own Enter, Esc and Ctrl+C
 
     @keys.add("enter", filter=typing)
     def send(event: KeyPressEvent) -> None:

@@ -1,4 +1,4 @@
-"""Format events as single lines: pure functions from events to rich texts. Third-party text is made safe here."""
+"""Format events as single lines: pure functions from events to rich texts. This module makes third-party text safe."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
 
 
 def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
-    """Return the search on a line of its own, and under it what it showed the model."""
+    """Return the search on a separate line, and below it the tools that it showed the model."""
     few = "none of"
     if event.matches:
         few = f"{len(event.matches)} weak of"

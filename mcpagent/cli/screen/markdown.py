@@ -60,7 +60,7 @@ class BlockSplitter:
         return "\n".join([*self._lines, self._partial]).rstrip("\n")
 
     def cut(self) -> str:
-        """Return the finished lines of the open block as a block of their own; the rest is the next one.
+        """Return the finished lines of the open block as a separate block; the rest is the next one.
 
         So a block that is taller than the screen appears in parts. Code continues as code. A table, and a paragraph
         that is a single line, are not cut: returns "".
@@ -104,7 +104,7 @@ class BlockSplitter:
 def print_block(console: Console, block: str, *, continues: bool = False) -> None:
     """Print one block, and an empty line unless its next part `continues` it.
 
-    A line of code that is too long stays one line, which the terminal wraps, so that it is copied as it is.
+    A line of code that is too long stays one line, which the terminal wraps, so that it can be copied unchanged.
     """
     lines = block_lines(console, block, folds=False)
     if not continues:
@@ -134,7 +134,7 @@ def block_lines(console: Console, block: str, *, folds: bool = True) -> list[Tex
             segments = list(
                 dropwhile(lambda segment: not _has(segment, "starts"), segments)
             )
-        # Entities of HTML (&#8238;) are characters only now, and a style could hold an address that nobody sees.
+        # Entities of HTML (&#8238;) are characters only now, and a style could hold an invisible address.
         line = Text.assemble(
             *(
                 (safe_text(segment.text), _without_link(segment.style))

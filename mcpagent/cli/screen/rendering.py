@@ -188,7 +188,7 @@ class Place:
 
 
 class RunningCalls:
-    """The calls that are running. A group has all calls that were running when the first of them ended."""
+    """The calls that are running. A group has all calls that were running when its first call ended."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[ToolCallStarted, str]] = {}
@@ -288,7 +288,7 @@ class TurnView:
             case Notice():
                 with (
                     self._activity.paused()
-                ):  # it tells of something else; what is going on goes on
+                ):  # it reports something else; the current activity continues
                     put(
                         self._steps,
                         *event_lines(
@@ -306,7 +306,7 @@ class TurnView:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop all movement while the user is asked a question."""
+        """Stop all movement while a question to the user is open."""
         self._settle(None)
         with self._activity.paused():
             yield

@@ -1,4 +1,4 @@
-"""Save the files that a provider generated, and report where they are."""
+"""Save the files that a provider generated, and report their paths."""
 
 from __future__ import annotations
 

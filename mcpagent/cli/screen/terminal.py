@@ -170,7 +170,7 @@ def put(
     """Print lines without secrets; on a terminal they are wrapped at words, elsewhere they stay whole.
 
     Wrapped lines continue indented: no text of others, however long it is, begins a line as ours do. `exact`: a person
-    judges these lines, so nothing is taken out of them.
+    judges these lines, so no part of them is removed.
     """
     for line in lines if exact else map(_without_secrets, lines):
         if console.is_terminal:
@@ -213,7 +213,7 @@ def silent_console() -> Console:
 
 class _PipeConsole(Console):
     def on_broken_pipe(self) -> None:
-        """Let the error reach the top, where it becomes an exit code; rich would exit with 1 here."""
+        """Let the error reach the top level, which turns it into an exit code; rich would exit with 1 here."""
         raise BrokenPipeError
 
 
@@ -278,7 +278,7 @@ def portable_json(document: Any, indent: int | None = None) -> str:
 
 
 def readable_json(document: Any) -> str:
-    """Return JSON with its characters unescaped, if stdout can encode all of them."""
+    """Return JSON with its characters unescaped, if stdout can encode them."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")

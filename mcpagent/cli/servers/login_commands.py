@@ -165,7 +165,7 @@ async def _lines() -> AsyncIterator[str]:
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
             loop.call_soon_threadsafe(pieces.put_nowait, b"")
         except (OSError, RuntimeError):
-            return  # closed, or the loop is: nobody wants it any more
+            return  # the page or the loop is closed: there is no reader
 
     threading.Thread(target=read, name="stdin", daemon=True).start()
     held = b""

@@ -61,7 +61,7 @@ _PATTERNS = {
 
 
 def configuration_warnings(config: ServerConfig) -> list[str]:
-    """What is doubtful in the entry itself; each with what to write instead."""
+    """List doubtful settings of the entry itself, each with a suggested fix."""
     found = literal_warnings(config.name, config.written)
     if (
         package := unpinned_package(
@@ -215,7 +215,7 @@ def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
             found.append(
                 f"{name} is named as a tool of mcpagent's own; it is offered under another name"
             )
-        # All texts of the parameters too: every one of them is read by the model.
+        # All texts of the parameters too: the model reads every one.
         schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)[:200_000]
         what = _poison_in(f"{tool.title} {tool.description} {schema}")
         if not what and (
@@ -255,7 +255,7 @@ _ORDER = re.compile(
     r"\b(?:(?:always|must|never|should|not|don't|before|after|when|whenever|instead of) (?:\w+ ){0,3}"
     r"(?:call|calling|use|using|invoke|invoking|run|running)|instead of|before|after) (?:the |tool ){0,2}"
     r"(?:[`'\"]?([A-Za-z][A-Za-z0-9]{0,30}(?:_[A-Za-z0-9]{1,30}){1,6})\b"
-    # What is spelled as words of prose are too counts between quotation marks: `delete-file`, `deleteFile`.
+    # Names spelled like words of prose count only between quotation marks: `delete-file`, `deleteFile`.
     r"|[`'\"]((?-i:[a-z][a-z0-9]{0,30}(?:-[a-z0-9]{1,30}){1,6}|[a-z]{1,30}[A-Z][A-Za-z0-9]{0,30}))[`'\"])",
     re.IGNORECASE,
 )

@@ -230,7 +230,7 @@ def add_server(
     entry = entry_of(new) | _own_folder(new, file, options.folder)
     file.with_entry(
         new.name, entry
-    )  # what cannot be written is said before a secret is asked for
+    )  # a file that cannot be written is reported before the question for a secret
     _store_secrets(options, new.secret, terminal)
     file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
     written = real_place(str(file.path))

@@ -1,7 +1,7 @@
 """`mcpagent completion`: the completion script of a shell, and the candidates that it requests at each key press.
 
 Each script passes the words unchanged and receives lines; no text of a server is ever evaluated. Tool names come from
-servers, so only plain ones are offered, and their descriptions are made safe.
+servers, so only plain ones are offered, and descriptions are escaped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def print_script(shell: Shell) -> ExitCode:
 
 
 def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
-    """Print candidates for `SHELL --complete -- WORDS`, of which the last word is open (`--blank`: an empty word is).
+    """Print candidates for `SHELL --complete -- WORDS`. The last word is open (`--blank`: an empty word is).
 
     One candidate per line, with its description after a tab. bash passes the line and its word breaks instead of words,
     and receives the rest of the word.
@@ -53,7 +53,7 @@ def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
         words.append("")
     found = candidates(words[:-1], words[-1], command, known_names(Options()))
     if shell == "bash":
-        # bash takes what is before a `:` or `=` for words of their own.
+        # bash splits words at `:` and `=`.
         done = max(
             (words[-1].rfind(mark) + 1 for mark in ":=" if mark in breaks), default=0
         )
@@ -79,7 +79,7 @@ def split_line(line: str) -> list[str]:
     return []
 
 
-# -- what may stand next: a pure function of the words before, the commands, and the known names ----------------------
+# -- candidates: a pure function of the words before, the commands, and the known names ----------------------
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
 HELP_WIDTH = 60

@@ -123,7 +123,7 @@ def paths(options: Options) -> dict[str, Path]:
 
 
 def print_path(options: Options, what: str | None) -> ExitCode:
-    """Print one path, or all of them with their names."""
+    """Print one path, or all paths with their names."""
     known = paths(options)
     if what is not None:
         write_out(f"{_named(known, what)}\n")

@@ -104,7 +104,7 @@ async def _describe(
             written |= fresh
             write_examples(
                 path, written
-            )  # what was paid for is kept, whatever comes next
+            )  # keep the paid requests, even if a later one fails
             done, spent = done | fresh.keys(), spent + (response.dollars or 0.0)
     finally:
         await model.aclose()
@@ -263,7 +263,7 @@ def _examples_of(
 
 
 def _label(tool: ToolDefinition) -> str:
-    """Return `server.tool`, by which a request of your own is kept."""
+    """Return `server.tool`, the key of your own requests."""
     if tool.server:
         return f"{tool.server}.{local_name(tool)}"
     return tool.name

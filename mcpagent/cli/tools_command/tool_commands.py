@@ -389,7 +389,7 @@ def _search_document(result: SearchResult, known: int) -> dict[str, Any]:
     }
 
 
-# -- a tool's arguments as they are typed: `city=Tokyo days:=3 tags:='["a"]'`, or a whole JSON object ---------------
+# -- typed arguments of a tool: `city=Tokyo days:=3 tags:='["a"]'`, or a whole JSON object ---------------
 
 
 def read_arguments(

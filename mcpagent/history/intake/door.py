@@ -3,7 +3,7 @@
 Function results, results of servers, outputs of programs and prompts with files come here. Each file is judged by its
 own bytes: what it is, how large it is, its number and dimensions, and whether the endpoint accepts it. A file that does
 not pass costs only itself: a picture is scaled down, the text of a PDF is extracted, and everything else becomes a line
-that describes it, while its bytes are stored beside the conversation.
+that describes it, while its bytes are stored outside of the conversation.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def _bound() -> None:
 def small_picture(data: bytes, side: int, most: int) -> bytes:
     """Return the picture with sides of at most `side` pixels and at most `most` bytes, after a line that describes it.
 
-    The first picture of an animation is taken.
+    Of an animation, this is the first picture.
     """
     from PIL import Image, ImageOps
 

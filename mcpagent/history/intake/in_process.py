@@ -1,4 +1,4 @@
-"""Scale pictures and extract the text of documents in a process of their own, which time and memory bound."""
+"""Scale pictures and extract the text of documents in a separate process with bounded time and memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Parse large JSON in steps of bounded length, within a budget of values and levels.
 
-A parser in C holds the interpreter until it is done: a text of 50 MB holds every event loop of the process for a
-second, from a worker thread too. Here a thread parses pieces of 128 KB one after the other, so that other threads run
-in between. What is over the budget is not parsed: it stays text, and costs no memory beyond that.
+A parser in C holds the interpreter until it ends: a text of 50 MB holds every event loop of the process for a second,
+from a worker thread too. Here a thread parses pieces of 128 KB one after the other, so that other threads run in
+between. Values over the budget are not parsed: they stay text, and cost no memory beyond that.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ Bytes: TypeAlias = bytes | bytearray
 
 
 class TooMuchError(ValueError):
-    """Raised for JSON over the budget; the text says what is too much."""
+    """Raised for JSON over the budget; the text names the exceeded limit."""
 
 
 @dataclass(slots=True)
 class JsonBudget:
-    """How many values and levels may still be parsed."""
+    """The number of values and levels that may still be parsed."""
 
     values: int = MAX_VALUES
     levels: int = MAX_LEVELS
@@ -136,7 +136,7 @@ def read_array(data: Bytes, start: int, read: Callable[[int], int]) -> int:
 
 
 def value_at(data: Bytes, start: int, budget: JsonBudget) -> tuple[Any, int]:
-    """Return the value that starts there, and where it ends. Raises as `parse_in_steps` does."""
+    """Return the value that starts there, and its end. Raises as `parse_in_steps` does."""
     return _one(data, start, budget, 0)
 
 
@@ -186,7 +186,7 @@ def _end_of_run(pattern: re.Pattern[bytes], data: Bytes, place: int) -> int:
 
 
 def _value(data: Bytes, start: int, budget: JsonBudget, level: int) -> tuple[Any, int]:
-    """Return the value that starts there, and where it ends."""
+    """Return the value that starts there, and its end."""
     first = data[start : start + 1]
     if first == b'"':
         end = _end_of_text(data, start)
@@ -206,7 +206,7 @@ def _value(data: Bytes, start: int, budget: JsonBudget, level: int) -> tuple[Any
 def _fill(
     container: Any, data: Bytes, start: int, budget: JsonBudget, level: int
 ) -> int:
-    """Read the items of a container, many small ones at once, and return where it ends."""
+    """Read the items of a container, many small ones at once, and return the end of the container."""
     is_object = isinstance(container, dict)
     if is_object:
         opens, closes = b"{", b"}"
@@ -234,7 +234,7 @@ def _fill(
 
 
 def _one(data: Bytes, place: int, budget: JsonBudget, level: int) -> tuple[Any, int]:
-    """Return one value and where it ends: at once if it is small, else in steps."""
+    """Return one value and its end: at once if it is small, else in steps."""
     if data[place : place + 1] in (b"{", b"["):
         end = _end_of_container(data, place, _PIECE, budget.levels - level)
         if end > 0:
@@ -302,7 +302,7 @@ def _text(data: Bytes, start: int, end: int) -> str:
     if data.find(b"\\", start, end) < 0 and data.isascii():
         with memoryview(
             data
-        ) as view:  # nothing to convert: no copy is needed beside the text
+        ) as view:  # nothing to convert: the text needs no second copy
             return str(view[start + 1 : end - 1], "ascii")
     pieces: list[str] = []
     place = start + 1

@@ -67,7 +67,7 @@ Document = dict[str, Any]
 Piece = tuple[Literal["text", "thinking"], str]
 
 
-# -- how the agent is made --------------------------------------------------------------------------------------------
+# -- the agent's definition ------------------------------------------------------------------------------------------
 
 
 _OF_ONE_PLACE = ("renderer", "cache_folder", "history", "examples")

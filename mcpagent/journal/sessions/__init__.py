@@ -1,8 +1,8 @@
-"""Conversations that last: what is kept of a session, and the stores that keep it.
+"""Persistent conversations: the stored data of a session, and the stores.
 
-`store.py` is the front that an agent is given; `protocol.py` the small protocol behind it, `sql_store.py` with
-`sqlite.py` and `postgres.py` the stores that are built in; `entries.py` says what each entry holds; `keeping.py` writes
-one session down as it goes on; `export/` makes a file for people of it.
+`store.py` is the interface for an agent; `protocol.py` the small protocol behind it, `sql_store.py` with `sqlite.py`
+and `postgres.py` the stores that are built in; `entries.py` defines the content of each entry; `keeping.py` writes the
+changes of a session; `export/` makes a file for people of it.
 """
 
 from __future__ import annotations

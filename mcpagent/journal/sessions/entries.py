@@ -254,7 +254,7 @@ def loaded(entry: Entry) -> Any:
 
 
 def session_info(stored: StoredSession) -> SessionInfo | None:
-    """Return the line of a session in a list; None if nothing was said in it yet."""
+    """Return the line of a session in a list; None if it has no message yet."""
     entries = by_key(stored.entries)
     if SUMMARY not in entries:
         return None

@@ -1,4 +1,4 @@
-"""Writing one session down as it goes on: what became different since it was written last, before the next step."""
+"""Write a session before each next step: the changes since the last write."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _READ_FOR_TITLE = 10_000
 
 
 class _EarlierWriteError(SessionStoreError):
-    """What was asked for before could not be written."""
+    """The failure of an earlier write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +114,14 @@ class Keeper:
     async def write(
         self, conversation: Conversation, standing: Standing, *, model: str
     ) -> None:
-        """Writes what is different, if anything is. Raises `SessionStoreError`; nothing is written then.
+        """Write the changes, if there are any. Raises `SessionStoreError`, and then writes nothing.
 
-        Raises `RunCancelledError` after the write if its owner cancelled the durable run that goes on.
+        Raises `RunCancelledError` after the write if its owner cancelled the current durable run.
         """
         is_cancelled = False
         try:
             is_cancelled = await self._written(conversation, standing, model)
-        except (
-            _EarlierWriteError
-        ):  # nobody waited for that one, and by now it may be possible
+        except _EarlierWriteError:  # that write had no waiter, and may succeed by now
             is_cancelled = await self._written(conversation, standing, model)
         if is_cancelled:
             raise RunCancelledError(standing.durable)
@@ -148,7 +146,7 @@ class Keeper:
         if not (entries or since.names or standing.ended):
             return None
         if self._is_new and not len(conversation) and standing.ended is None:
-            return None  # nobody has said anything yet
+            return None  # there is no message yet
         if standing.run is not None:
             since.names.add("run")  # values that differ in seconds alone are equal
         entries += _values(since.names, standing, since.programs)
@@ -262,7 +260,7 @@ class Keeper:
             self.store.keep_no_more(self.session)
 
     def keep_again(self) -> None:
-        """Has the session again, in which nobody wrote since `release`. Raises as making a `Keeper` does."""
+        """Take the session again; no process has written into it since `release`. Raises as making a `Keeper` does."""
         self.store.keep(self.session)
         self.is_released = False
 
@@ -327,7 +325,7 @@ def _current_folder() -> str:
 
 
 def restored(kept: KeptSession) -> tuple[Conversation, Standing]:
-    """The conversation and what it stands on, as they were written. Raises `SessionStoreError` for what is neither."""
+    """Return the stored conversation and its state. Raises `SessionStoreError` for invalid data."""
     try:
         standing = Standing.from_json(kept.values)
         progress = {call: progress_from_json(data) for call, data in kept.calls.items()}

@@ -11,7 +11,7 @@ from mcpagent.values.messages import Message, Step
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that has a session: nobody else writes into it meanwhile. `since` is in seconds since 1970."""
+    """The process that has a session: no other process writes into it meanwhile. `since` is in seconds since 1970."""
 
     pid: int
     host: str
@@ -25,7 +25,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One line of a list of sessions. Times are in seconds since 1970; `turns` counts answers without a call."""
+    """An entry of a list of sessions. Times are in seconds since 1970; `turns` counts answers without a call."""
 
     id: str
     title: str
@@ -45,7 +45,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Words of a search in one message: `place` is its position, `excerpt` what stands around them."""
+    """Words of a search in one message: `place` is its position, `excerpt` the text around them."""
 
     session: SessionInfo
     place: int
@@ -54,7 +54,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class KeptSession:
-    """A session as it was written last: its messages, and other values that a run continues with, as plain JSON data.
+    """A session as last written: its messages, and other values that a run continues with, as plain JSON data.
 
     `runs` has the ID of the run of each message, `ends` the ends of runs by ID (`Sessions.read` alone reads them).
     """

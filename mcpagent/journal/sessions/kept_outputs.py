@@ -1,4 +1,4 @@
-"""What a session has set aside, in its store: rows of their own, beside those of its messages."""
+"""Store of a session's offloaded outputs, in rows separate from its messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcpagent.values.messages import BinaryBlock, Image
 
 
 class KeptOutputs(MemoryShelf):
-    """The outputs of one session of a store. What the store does not take is kept in memory."""
+    """The outputs of one session of a store. Outputs that the store does not accept stay in memory."""
 
     def __init__(self, store: Sessions, session: str) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class KeptOutputs(MemoryShelf):
         """Whether new ones are written down: not after the session was given back."""
 
     def clean(self, text: str) -> str:
-        """As a message is written; what no database takes is replaced too."""
+        """Redact secrets as in messages, and replace characters that no database accepts."""
         text = (
             text.replace("\0", "\N{REPLACEMENT CHARACTER}")
             .encode("utf-8", "replace")
@@ -31,7 +31,7 @@ class KeptOutputs(MemoryShelf):
         return without_secrets(text)
 
     async def put(self, output: LargeOutput, tool: str) -> None:
-        """Writes it down before its short form is; whoever writes next is told what is wrong with the store."""
+        """Store the output before its preview; the next write reports an error of the store."""
         binaries = [[image.media_type, image.data] for image in output.images]
         binaries += [
             [block.media_type, block.data, block.address] for block in output.blocks
@@ -49,7 +49,7 @@ class KeptOutputs(MemoryShelf):
         await super().put(output, tool)
 
     async def get(self, handle: str) -> LargeOutput | None:
-        """What is kept. Raises `SessionStoreError` if the store cannot be read."""
+        """Return the stored output; None if there is none. Raises `SessionStoreError` if the store cannot be read."""
         if (found := await super().get(handle)) is not None:
             return found
         row = await written(self._store.output(self._session, handle))

@@ -1,4 +1,4 @@
-"""Where things can be kept that last: in a file, or in a PostgreSQL database by its address."""
+"""Locations of persistent data: a file, or a PostgreSQL database by its address."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,30}://")
 
 
 def is_address(where: object) -> TypeGuard[str]:
-    """Whether it is the address of a PostgreSQL database."""
+    """True if the location is the address of a PostgreSQL database."""
     return isinstance(where, str) and where.startswith(_POSTGRES)
 
 
 def file_meant(where: str | Path | None, name: str, environ: Mapping[str, str]) -> Path:
-    """The file that is meant, absolute; None: the one of this name in the user's data folder.
+    """Return the absolute path of the file; None: the file of this name in the user's data folder.
 
     Raises `ConfigError` for the address of another kind of database, and for no name at all.
     """

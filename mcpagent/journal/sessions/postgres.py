@@ -1,8 +1,8 @@
 """Sessions in a PostgreSQL database, for many machines: extra `mcpagent[postgres]`, psycopg 3.
 
 All of it is in the schema `mcpagent`. A process holds its sessions by an advisory lock of its connection, which the
-server gives back when the connection ends, in whatever way; so the address has to be that of the server, or of a pool
-that keeps a connection for its client.
+server releases when the connection ends in any way; so the address has to be that of the server, or of a pool that
+keeps a connection for its client.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class PostgresStore(SqlStore):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is there."""
+        """True if the connection is open."""
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -186,7 +186,7 @@ class PostgresStore(SqlStore):
 
         try:
             connection = self._opened()
-            # What is read is read as of one moment.
+            # All reads see the state of one moment.
             connection.execute(
                 "BEGIN" if writes else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
             )
@@ -257,7 +257,10 @@ class PostgresStore(SqlStore):
         return self._connection
 
     def _found_version(self) -> int:
-        """That of the tables; 0 if there are none. Raises `SessionStoreError` where this user may not look at them."""
+        """Return the version of the tables; 0 if there are none.
+
+        Raises `SessionStoreError` if this user may not read them.
+        """
         # By the tables themselves: what `to_regclass` finds may be older than a lock that was just waited for.
         schema = self.execute(
             "SELECT has_schema_privilege(n.oid, 'USAGE'), EXISTS (SELECT 1 FROM pg_class c"
@@ -292,7 +295,7 @@ class PostgresStore(SqlStore):
         return int(self.execute("SELECT version FROM store_version")[0][0])
 
     def _migrate(self) -> None:
-        """To the version of this code, in one transaction: whatever happens, there is the old one or the new one."""
+        """Migrate to the version of this code, in one transaction: the result is always the old or the new version."""
         assert self._connection is not None
         with self._connection.transaction():
             self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATING,))
@@ -337,11 +340,11 @@ class PostgresStore(SqlStore):
     # -- who is alive -------------------------------------------------------------------------------------------------
 
     def be_alive(self, token: str) -> None:
-        """Take a lock whose number is made of the token, for as long as the connection lasts."""
+        """Take a lock whose number derives from the token, for as long as the connection lasts."""
         self.execute("SELECT pg_advisory_lock(?)", (_number(token),))
 
     def is_alive(self, token: str) -> bool:
-        """Return whether its lock is taken; two that look at the same time are not in each other's way."""
+        """Return whether another connection has its lock; two concurrent checks do not disturb each other."""
         return not self.execute(
             "SELECT pg_try_advisory_xact_lock_shared(?)", (_number(token),)
         )[0][0]
@@ -349,7 +352,7 @@ class PostgresStore(SqlStore):
     # -- searching, checking ------------------------------------------------------------------------------------------
 
     def add_words(self, session: str, key: str, words: str) -> None:
-        """Make the words of an entry searchable, folded as in SQLite, whatever the database's language."""
+        """Make the words of an entry searchable, folded as in SQLite, independent of the database's language."""
         self.execute(
             "INSERT INTO words(session, key, words, searched) VALUES(?, ?, ?, to_tsvector('simple', ?))",
             (session, key, words, " ".join(_folded_words(words))),
@@ -384,7 +387,7 @@ class PostgresStore(SqlStore):
         return []
 
     def _told(self, error: psycopg.Error) -> str:
-        """What went wrong, and what to do; never with the password, which a server or a library may quote."""
+        """Return the error and its fix, without the password, which a server or a library may quote."""
         text = " ".join(str(error).split()).removeprefix("connection failed: ")
         if self._password:
             text = text.replace(self._password, REDACTED)
@@ -450,7 +453,7 @@ Where no connection was made there is no code, so it goes by a piece of the text
 
 
 def advice(code: str | None, text: str) -> str:
-    """What to do about an error of the server with this code, or of a connection with this text; "" if unknown."""
+    """Return the fix for a server error with this code, or for a connection error with this text; "" if unknown."""
     for codes, pieces, words in _ADVICE:
         if (
             code.startswith(codes)
@@ -494,7 +497,7 @@ def _number(token: str) -> int:
 
 
 def _folded_words(text: str) -> list[str]:
-    """Its words without accents, in small letters; the end of a long text is left out."""
+    """Return the words without accents, in lower case; the end of a long text is omitted."""
     plain = unicodedata.normalize("NFKD", text[:MAX_SEARCHED]).casefold()
     return _WORD.findall(
         "".join(letter for letter in plain if not unicodedata.combining(letter))

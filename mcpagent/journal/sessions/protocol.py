@@ -11,7 +11,7 @@ from mcpagent.journal.sessions.kept import Holder
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a session's journal.
+    """An entry of a session's journal.
 
     Of the entries of a session with the same `key` the last one counts; a store may drop the earlier ones. `data` is
     JSON text. With None the key ends: a store drops its entries and this one. `time` and `expires` are in seconds since

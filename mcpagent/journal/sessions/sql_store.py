@@ -1,4 +1,4 @@
-"""Sessions in a database, in SQL that SQLite and PostgreSQL both read; each of them adds its own connection.
+"""Sessions in a database, in SQL that SQLite and PostgreSQL both read; each adds its own connection.
 
 A store is used by one thread at a time. Each method is one transaction.
 """
@@ -77,12 +77,12 @@ class SqlStore(ABC):
             steps = [self._new, *self.migrations[NEW_VERSION:]]
         return list(chain.from_iterable(steps))
 
-    # -- what each database has of its own ----------------------------------------------------------------------------
+    # -- parts that each database implements-------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether there is a connection; without one nothing is held."""
+        """True if there is a connection; without one, the store holds no lock."""
 
     @abstractmethod
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -98,7 +98,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def be_alive(self, token: str) -> None:
-        """Make `is_alive` of this token true everywhere until the process ends, in whatever way."""
+        """Make `is_alive` of this token true everywhere until the process ends in any way."""
 
     @abstractmethod
     def is_alive(self, token: str) -> bool:

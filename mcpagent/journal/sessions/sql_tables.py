@@ -104,7 +104,7 @@ def tables(
     """Return the statements of each version, and those that make a new database.
 
     `messages` make the tables of messages in version 1, `words` and `search` those of words in version 4. `converting`
-    are done before the tables of earlier versions are dropped, `converted` at the end.
+    run before the tables of earlier versions are dropped, `converted` at the end.
     """
 
     def written(statements: Sequence[str]) -> list[str]:

@@ -97,7 +97,7 @@ class SqliteStore(SqlStore):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is there."""
+        """True if the connection is open."""
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -178,7 +178,10 @@ class SqliteStore(SqlStore):
         return _patiently(begin, self._until)
 
     def _require_known(self, connection: sqlite3.Connection) -> int:
-        """The version of its tables. Raises `SessionStoreError` for a newer one, and for what is no file of ours."""
+        """Return the version of the tables.
+
+        Raises `SessionStoreError` for a newer one, and for a file that is not mcpagent's.
+        """
         found, owner = (
             _pragma(connection, "user_version"),
             _pragma(connection, "application_id"),
@@ -211,7 +214,7 @@ class SqliteStore(SqlStore):
             if 0 < found < self.version and _pragma(connection, "auto_vacuum") == 0:
                 with contextlib.suppress(
                     sqlite3.OperationalError
-                ):  # another process writes: it stays as it was
+                ):  # another process writes: the mode stays unchanged
                     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     connection.execute("VACUUM")  # which applies it
         except BaseException:
@@ -222,7 +225,7 @@ class SqliteStore(SqlStore):
     # -- who is alive -------------------------------------------------------------------------------------------------
 
     def be_alive(self, token: str) -> None:
-        """Lock a file of its own, which the system unlocks when the process ends, in whatever way."""
+        """Lock a separate file, which the system unlocks when the process ends in any way."""
         if self._alive is None:
             folder = self._holders
             make_private(folder)
@@ -288,7 +291,7 @@ class SqliteStore(SqlStore):
         return work()
 
     def check(self) -> list[str]:
-        """SQLite's own check of the file, and of the index of words, which is made anew if it is damaged."""
+        """SQLite's own check of the file, and of the index of words, which is rebuilt if it is damaged."""
         with self.transaction(writes=False):
             wrong = [str(row[0]) for row in self.execute("PRAGMA integrity_check(10)")]
         wrong = [line for line in wrong if line != "ok"]
@@ -322,7 +325,7 @@ class SqliteStore(SqlStore):
         self._known = ""
 
     def disown(self) -> None:
-        """A lock is held as long as any process has the file open, so it is closed here."""
+        """Close the lock file: its lock lasts as long as any process has the file open."""
         if self._connection is not None:
             _of_other_processes.append(self._connection)
             self._connection = None
@@ -352,7 +355,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _told(error: sqlite3.Error | OSError) -> str:
-    """What went wrong, and what to do."""
+    """Return the error and its fix."""
     if isinstance(error, OSError):
         return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --session-db FILE"
     text = safe_line(str(error), 160)
@@ -375,7 +378,7 @@ def _told(error: sqlite3.Error | OSError) -> str:
 
 
 def _private(path: Path) -> int:
-    """The file, open; a new one is its user's only, whatever the umask."""
+    """Open the file; only its user can access a new one, regardless of the umask."""
     flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
     try:
         handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
@@ -387,7 +390,7 @@ def _private(path: Path) -> int:
 
 
 def _lock(handle: int) -> bool:
-    """Locks an open file for as long as it is open; whether nobody else had it."""
+    """Lock a file for the time it is open; True if no other process had the lock."""
     try:
         if sys.platform == "win32":
             import msvcrt

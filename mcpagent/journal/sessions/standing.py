@@ -1,4 +1,4 @@
-"""What a session stands on beside its messages, as values with names, and as the JSON that a store keeps of each."""
+"""State of a session other than its messages, as named values and as the JSON that a store keeps of each."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mcpagent.values.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a conversation was begun with, which later requests repeat to the letter.
+    """The values that a conversation began with, which later requests repeat exactly.
 
-    `given_system` is what a history that was handed over had as its system prompt. `how_found` says how tools are
-    found; `offered` are those that were offered from the start, in order, as they were then.
+    `given_system` is the system prompt of a history that the caller passed. `how_found` is the mode of tool discovery;
+    `offered` are the tools that were offered from the start, in order, with their definitions at that time.
     """
 
     system: str = ""
@@ -46,10 +46,10 @@ class KnownTools:
 
     @property
     def keys(self) -> frozenset[ToolKey]:
-        """By what they are, whatever they are offered as."""
+        """The tools by identity, independent of their offered names."""
         if (
             self._keys is None
-        ):  # not kept: a session that holds its own thousand of them takes ten times the memory
+        ):  # not cached: a thousand per session would take ten times the memory
             return frozenset(tool.definition.key for tool in self._tools)
         return self._keys
 
@@ -98,7 +98,7 @@ def _known_key(source: str, entry: str | Sequence[str]) -> ToolKey:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was said so far: what each connected server is about, which were connecting, and which tools there were."""
+    """The last announced descriptions of connected servers, servers that were connecting, and known tools."""
 
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
     connecting: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRun:
-    """A run that has not come to its end: where its first message stands, and what it took so far."""
+    """An unfinished run: the position of its first message, and its use so far."""
 
     begins_at: int = 0
     turns: int = 0
@@ -124,14 +124,15 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
+    """The whole state.
 
-    `pending` are the calls that wait; from a store they have an ID and a kind alone.
-    `durable` is the ID of the durable run that owns the session until it ends; `ended` is that of a run that ends now.
-    `trace` names its last run in traces, for a run that goes on with it.
-    `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
-    `programs` is what code mode keeps (`code_mode/memory.py`).
-    `windows` are the context windows that refused requests have shown, in tokens, by the model's name.
+    `spent` is the use of earlier runs, `state` the namespaces of the `ToolContext` as plain JSON data.
+
+    `pending` are the calls that wait; from a store they have an ID and a kind alone. `durable` is the ID of the durable
+    run that owns the session until it ends; `ended` is that of a run that ends now. `trace` names its last run in
+    traces, for a run that resumes it. `output` is what the answer of the run is to be, by its schema, while it is not
+    over or its calls wait. `programs` is what code mode keeps (`code_mode/memory.py`). `windows` are the context
+    windows that refused requests have shown, in tokens, by the model's name.
     """
 
     beginning: Beginning = field(default_factory=Beginning)
@@ -150,7 +151,7 @@ class Standing:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
-        """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
+        """Read the value of a store. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
         known = {
             name: _from_json(name, values[name])
             for name in _KINDS
@@ -163,7 +164,7 @@ _PROGRAMS = "programs/"
 
 
 def programs_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of `Standing.programs`, each of which a store keeps as a value of its own."""
+    """Return the parts of `Standing.programs`, each stored as a separate value."""
     return {
         name.removeprefix(_PROGRAMS): data
         for name, data in values.items()
@@ -188,7 +189,7 @@ _IN_ASCII = json.JSONEncoder(separators=(",", ":"))
 
 
 def written_json(data: Any) -> str:
-    """As a store writes it: nothing in it but JSON, and no half of a character, as a model may send one."""
+    """Return the JSON text for a store: strict JSON, with lone surrogates escaped, since a model may send such."""
     text = _AS_IT_IS.encode(data)
     if text.isascii():
         return text
@@ -212,7 +213,10 @@ def progress_from_json(data: Any) -> CallProgress:
 
 
 def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
-    """By place, the steps from this place on; the names offered are None where they are those of the step before."""
+    """Return the steps from this position on, by position.
+
+    The offered names are None if they equal those of the previous step.
+    """
     found: dict[int, Any] = {}
     place = len(steps)
     while place and steps[place - 1].place >= first:
@@ -242,7 +246,7 @@ def steps_from_json(data: Mapping[int, Any]) -> tuple[Step, ...]:
 
 
 def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
-    """Return which calls wait, and for what; the request itself is made again from the history and the tool."""
+    """Return which calls wait, and for what; the request itself can be rebuilt from the history and the tool."""
     return [{"call_id": call.call_id, "kind": call.kind} for call in pending]
 
 

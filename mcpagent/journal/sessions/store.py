@@ -1,4 +1,4 @@
-"""`Sessions`: where sessions are kept, as an agent is given it; a thread of its own does what takes time."""
+"""`Sessions`: the session store that you pass to an agent; a separate thread does the slow work."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ def _nothing() -> None:
 
 
 class Sessions:
-    """`Agent(sessions=Sessions("chats.db"))`: its sessions go on where they were, in any process.
+    """`Agent(sessions=Sessions("chats.db"))`: the agent's sessions continue in any process.
 
-    `where` is a file, made if it is not there (None: `sessions.db` in the user's data folder), or the address of a
+    `where` is a file, created if it is missing (None: `sessions.db` in the user's data folder), or the address of a
     PostgreSQL database (`postgresql://user@host/name`; extra `mcpagent[postgres]`). `durability="full"` also survives a
-    loss of power; "normal" survives whatever ends the process. Secrets that mcpagent knows, `secrets`, and what looks
-    like a key are replaced before anything is written. Nothing is opened before it is needed. Raises
-    `SessionStoreError` from whatever cannot be read or written, in one line.
+    loss of power; "normal" survives any end of the process. Secrets that mcpagent knows, `secrets`, and texts that look
+    like a key are replaced before any write. The store opens at its first use. Raises `SessionStoreError`, with one
+    line, if it cannot be read or written.
     """
 
     @checked()
@@ -224,8 +224,10 @@ class Sessions:
         return None
 
     def _hold(self, session: str) -> None:
-        """Count one more user of the session here. The lease of a session that does not exist is taken at its first
-        write. Raises `SessionBusyError`."""
+        """Count one more user of the session here.
+
+        A session that does not exist gets its lease at its first write. Raises `SessionBusyError`.
+        """
         if session not in self._leased and self._store.read(session, INFO) is not None:
             self._lease(session)
         self._users[session] += 1
@@ -260,7 +262,7 @@ class Sessions:
         self._running().soon(count)
 
     def keep_no_more(self, session: str) -> None:
-        """End `keep`; another process may have the session once all is written and nobody here uses it."""
+        """End `keep`; another process may take the session once all is written and nothing here uses it."""
         self._kept.discard(session)
         self.release(session)
 
@@ -273,7 +275,7 @@ class Sessions:
         run: str = "",
         is_durable: bool = False,
     ) -> Future[bool]:
-        """Write entries of this run, all or none, if `check` raises nothing then; calls are done in their order.
+        """Write entries of this run, all or none, if `check` raises nothing then; calls run in their order.
 
         The future returns True if the run `is_durable` and its owner has cancelled it.
         """
@@ -290,7 +292,7 @@ class Sessions:
         return self._do(work)
 
     def _append(self, session: str, entries: Sequence[Entry]) -> None:
-        """Write entries under the lease, which is taken here if this process does not have it.
+        """Write entries under the lease; take the lease if this process does not have it.
 
         Raises `SessionStoreError` if another process has the session, or wrote into it since this one last did.
         """
@@ -339,7 +341,7 @@ class Sessions:
         return self._do(work)
 
     def cancel_run(self, session: str, run: str) -> Future[None]:
-        """End a run before its next step, whichever process works on it, also if it has not begun.
+        """End a run before its next step, in any process, also if it has not begun.
 
         If no living process has the session, nothing takes that step: then the run ends here.
         """
@@ -403,7 +405,7 @@ class Sessions:
         return self._do(lambda: self._append(session, [entry]))
 
     def output(self, session: str, handle: str) -> Future[dict[str, str] | None]:
-        """Return what is kept under this handle in this session; None if nothing is, or not any more."""
+        """Return the output of this handle in this session; None if there is none, or it has expired."""
         return self._do(lambda: self._entry(session, f"{OUTPUT}{handle}"))
 
     def release(self, session: str) -> None:
@@ -412,7 +414,7 @@ class Sessions:
             worker.soon(lambda: self._let_go(session))
 
     def release_opened(self, session: str, opened: Future[KeptSession | None]) -> None:
-        """Do as `release`, of the result of `begin` when that has ended, also if nobody waited for it."""
+        """Do as `release`, of the result of `begin` when that has ended, also if nothing waited for it."""
         if not opened.cancelled() and opened.exception() is None:
             self.release(session)
 
@@ -447,7 +449,7 @@ class Sessions:
         )
 
     def flush(self) -> Future[None]:
-        """The future is done when all is written that was to be written by now."""
+        """Return a future that completes when all writes requested so far are done."""
         return self._do(lambda: None)
 
     def _sql(self, what: str) -> SqlStore:
@@ -465,7 +467,7 @@ class Sessions:
     ) -> list[SessionInfo]:
         """Return the sessions, the one used last first; those begun in `folder`, if one is named.
 
-        One in which everything was taken back is not among them; its id still goes on with it.
+        A session whose messages were all removed is not among them; its ID still opens it.
         """
         found = [info for info in self._infos() if info.messages > 0]
         if folder is not None:
@@ -486,7 +488,10 @@ class Sessions:
 
     @checked(InputError)
     def read(self, session: str) -> KeptSession:
-        """Return all that is kept of a session, whoever has it. Raises `InputError` if there is none of this id."""
+        """Return all stored data of a session, also if another process has it.
+
+        Raises `InputError` for an unknown ID.
+        """
         kept = self._result(self.reading(session))
         if kept is None:
             raise self._none(session)
@@ -540,7 +545,7 @@ class Sessions:
 
     @checked(InputError)
     def rename(self, session: str, title: str) -> None:
-        """Gives a session a title of at most 80 characters. Raises `InputError` if there is none of this id."""
+        """Set a session's title, at most 80 characters. Raises `InputError` for an unknown ID."""
         words = safe_line(without_secrets(title), MAX_TITLE)
         if not words.strip():
             raise InputError("rename: the title is empty")
@@ -560,8 +565,8 @@ class Sessions:
     ) -> str:
         """Copy a session, or its first `length` messages, and return the copy's id; the other stays.
 
-        What was spent stays with the other. A length between calls and their results takes neither. Raises
-        `InputError` if there is no such session, or one of the new id already.
+        The use stays with the other. A length between calls and their results takes neither. Raises `InputError` if
+        there is no such session, or one of the new id already.
         """
         if new is not None:
             copy = new
@@ -662,7 +667,7 @@ class Sessions:
 
     @checked(InputError)
     def prune(self, before: float) -> list[SessionInfo]:
-        """Delete the sessions last used before this time (seconds since 1970) that nobody has; return them."""
+        """Delete the sessions last used before this time (seconds since 1970) that no process has; return them."""
         gone: list[SessionInfo] = []
         for info in self._infos():
             if (
@@ -679,11 +684,14 @@ class Sessions:
         return gone
 
     def outputs(self) -> tuple[int, int]:
-        """Return how many large results are kept, and their characters."""
+        """Return the number of stored large results, and their characters."""
         return self._result(self._do(lambda: self._sql("figures").size(OUTPUT)))
 
     def check(self) -> list[str]:
-        """What is wrong with the store, a line each; empty if nothing is. What dead processes held is free then."""
+        """Return the problems of the store, one line each; empty if there are none.
+
+        Releases the sessions of dead processes.
+        """
 
         def work() -> list[str]:
             store = self._sql("checks")
@@ -699,7 +707,7 @@ class Sessions:
         return self._result(self._do(work))
 
     def close(self) -> None:
-        """Gives back what is held, when all is written; the next use opens it again. A second call does nothing."""
+        """Write everything and release all leases; the next use opens the store again. A second call does nothing."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._end.detach()
@@ -727,7 +735,7 @@ class Sessions:
 
     def _running(self) -> Worker:
         if self._worker is None:
-            # Without a reference to this value, so that the worker ends when nobody has it any more.
+            # Without a reference to this value, so that the worker ends when the store is collected.
             renew = partial(_renew, self._store, self._leased, self._me, self._seen)
             self._worker = Worker(
                 self._store.close, renew, self._store.renew_seconds or TIDY_SECONDS
@@ -789,7 +797,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def usable_id(session: object) -> str:
-    """A session's id. Raises `InputError` for what is none: text of 1 to 200 printable characters."""
+    """Return a valid session ID: text of 1 to 200 printable characters. Raises `InputError` for anything else."""
     expect("session id", session, str, "a text", error=InputError)
     assert isinstance(session, str)
     if not session or len(session) > MAX_ID or not session.isprintable():

@@ -21,16 +21,16 @@ _running: set[Worker] = set()
 
 
 class Worker:
-    """What it is given is put into a queue that takes no lock, so that a finalizer may do so wherever it runs.
+    """A thread that runs work from a lock-free queue, so that a finalizer can add work wherever it runs.
 
-    `at_end` is done last. `regularly` is done each `seconds`, between other work. It lives until `end`, whoever has it.
+    `at_end` runs last. `regularly` runs every `seconds`, between other work. The thread lives until `end`.
     """
 
     def __init__(self, at_end: _Item, regularly: _Item, seconds: float) -> None:
         self._items: SimpleQueue[_Item | None] = SimpleQueue()
         self._at_end, self._regularly, self._seconds = at_end, regularly, seconds
         self._due = time.monotonic() + seconds
-        # Else the end of the interpreter would wait for it before anything could tell it to end.
+        # Else the end of the interpreter would wait for it before anything could ask it to end.
         self._thread = Thread(target=self._work, name="mcpagent-sessions", daemon=True)
         _running.add(self)
         self._thread.start()
@@ -44,18 +44,18 @@ class Worker:
                 return
             try:
                 future.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            except BaseException as error:  # noqa: BLE001 - the waiter gets it
                 future.set_exception(error)
 
         self._items.put(item)
         return future
 
     def soon(self, work: _Item) -> None:
-        """As `do`, for whoever does not want to know what comes of it; it may be called in a finalizer."""
+        """Queue work like `do`, but without a future for its result. A finalizer may call it."""
         self._items.put(work)
 
     def end(self) -> None:
-        """Lets it end when all is done; whoever wants to know when calls `join`."""
+        """Let the thread end after all work; call `join` to wait for that."""
         self._items.put(None)
 
     def join(self) -> None:

@@ -1,7 +1,7 @@
 """Spans under way, and the metrics that they end in.
 
 The current span is that of OpenTelemetry's own context. So spans of the caller's program are above ours, and those of a
-tool function and of the HTTP client below them. The MCP SDK tells servers the current span.
+tool function and of the HTTP client below them. The MCP SDK sends servers the current span.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class OpenSpans:
 
     @property
     def is_on(self) -> bool:
-        """Whether spans go anywhere: not if the program has set up no OpenTelemetry."""
+        """True if spans are exported: false if the program has not set up OpenTelemetry."""
         if self._tracers is not None or self._meters is not None:
             return True
         from opentelemetry import trace

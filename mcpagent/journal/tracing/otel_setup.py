@@ -1,7 +1,7 @@
 """OpenTelemetry's SDK set up as its standard variables say; the only module that needs `mcpagent[otel]`.
 
-The providers are not made the program's own: the MCP SDK would add a span of its own to each request, with whatever a
-server says in its errors.
+The providers are not made the program's own: the MCP SDK would add its own span to each request, with the text of a
+server's errors.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _tracers(
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
-    # What is on stdout is the answer.
+    # Stdout is for the answer.
     exporter: Any = (
         ConsoleSpanExporter(out=sys.stderr)
         if name == "console"

@@ -54,7 +54,7 @@ class Tracing:
     any, nothing is traced, which costs nothing. `Tracing.from_environment()` sets them up as the standard variables
     say. `name` is the agent's.
 
-    Content is left out unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`. Spans never have secrets.
+    Content is omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`. Spans never have secrets.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Tracing:
 
     @property
     def goes_somewhere(self) -> bool:
-        """Whether it has providers of its own."""
+        """True if the caller passed providers."""
         return self.tracer_provider is not None or self.meter_provider is not None
 
     @classmethod
@@ -161,7 +161,7 @@ class _TracedAgent:
             return None
 
     def server_attributes(self, server: str) -> Attributes:
-        """Return how a server is reached, as far as it is known."""
+        """Return how a server is reached, if known."""
         with suppress(Exception):  # a replay has no servers
             servers = self._sources.servers
             return transport_attributes(
@@ -261,7 +261,7 @@ async def _within(work: Callable[[], None], seconds: float) -> None:
             work()
         except Exception:
             logger.exception("traces could not be sent")
-        with suppress(RuntimeError):  # nobody waits any more
+        with suppress(RuntimeError):  # nothing waits any more
             loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=do, name="mcpagent-traces", daemon=True).start()

@@ -73,7 +73,7 @@ ASCII_BRANCHES = Branches("|- ", "`- ", "|  ", "-")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: the branches with the name, the duration, and the facts. All of it is printable."""
+    """A line of the tree: the branches with the name, the duration, and the facts. All of it is printable."""
 
     name: str
     took: str

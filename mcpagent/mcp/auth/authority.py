@@ -1,7 +1,7 @@
 """Send requests to the authorization server that a remote server names: checked, bounded, authenticated.
 
 Its addresses come from the remote server, which is untrusted. Therefore they must be https, or at most as local as the
-server itself, whatever their names resolve to, and never link-local. Answers are bounded in size and time.
+server itself, by the addresses that their names resolve to, and never link-local. Answers are bounded in size and time.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class LoopbackPage:
         if path != "/callback" or self._answer is None or self._answer.done():
             return False
         if self._state is not None and _first(f"?{query}", "state") != self._state:
-            return False  # a page of somebody else's making must not end the sign-in
+            return False  # a third-party page must not end the sign-in
         try:
             self._answer.set_result(callback_result(query))
         except OAuthFlowError as error:

@@ -87,7 +87,7 @@ async def loopback_page(
 ) -> AsyncIterator[LoopbackPage]:
     """Open the page for a sign-in, on the registered port if that is free.
 
-    The registration is not valid for another port, so a new one is made.
+    The registration is not valid for another port, so the client registers again.
     """
     storage = TokenStorage(store, config.address)
     sign_in = await storage.load()
@@ -221,7 +221,7 @@ async def _show(
     if authority is not None and "S256" not in (
         authority.code_challenge_methods_supported or ()
     ):
-        # The specification's MUST: a client does not go on if it cannot know that its challenge is checked.
+        # The specification's MUST: a client must stop if it cannot know that its challenge is checked.
         raise OAuthFlowError(
             "its authorization server does not say that it supports PKCE with S256"
         )

@@ -44,7 +44,7 @@ class StoredSignIn(httpx2.Auth):
         now: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
-        # What can be had anew at any time is not kept on disk.
+        # Tokens that can be requested again at any time are not stored on disk.
         self._store: Secrets = (
             _Memory() if store is None or config.sign_in.is_unattended else store
         )
@@ -189,9 +189,7 @@ class StoredSignIn(httpx2.Auth):
         missing = ""
         if "insufficient_scope" in refusal:
             missing = refusal
-        if (
-            not missing
-        ):  # else what was granted before is asked for again, with what it lacked
+        if not missing:  # else request the earlier scopes again, with the missing ones
             await self._storage.forget()
         await obtain(self._config, self._storage, refused=missing)
         return await self._loaded()
@@ -226,7 +224,7 @@ class StoredSignIn(httpx2.Auth):
             raise OAuthFlowError(
                 f"the sign-in has ended and could not be renewed: {what}; try again later"
             ) from None
-        # RFC 6749 6: what the answer leaves out stays as it was.
+        # RFC 6749 6: fields missing in the answer keep their values.
         fresh.refresh_token = fresh.refresh_token or tokens.refresh_token
         fresh.scope = fresh.scope or tokens.scope
         ends = None

@@ -60,7 +60,7 @@ AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
 
 
 class PinStore:
-    """The tools as they were at first use, one JSON file per server; only its user can read or write it.
+    """The tools at their first use, one JSON file per server; only its user can read or write it.
 
     A server is identified by its name and its location (command and arguments, or URL), not by its secrets.
     """
@@ -121,10 +121,10 @@ class PinStore:
         *,
         anew: bool = False,
     ) -> Any:
-        """Return the tool's pin; pin it now if it has none, or `anew`. Keeps the pins of other processes."""
+        """Return the tool's pin; pin it now if it has no pin, or if `anew`. Keeps the pins of other processes."""
         path = self.path(config)
         pins = {**self._pins(config)}
-        # What another program holds for long, or cannot be written, is pinned in this process.
+        # If the file is locked for long or cannot be written, pin in this process only.
         with (
             contextlib.suppress(OSError, ConfigError),
             alone_with(path, wait_seconds=_LOCK_SECONDS),

@@ -131,12 +131,12 @@ class LineSplitter:
             with memoryview(self._buffer) as view:
                 line = bytes(view[start:end])
             start = end + 1
-            if start > _LARGE_BYTES:  # whoever reads it now needs the room
+            if start > _LARGE_BYTES:  # the reader needs the room now
                 del self._buffer[:start]
                 start = 0
             self._searched = start
             whole = [self._line(line)]
-            del line  # whoever gets it is the only one that has it
+            del line  # its receiver has the only reference
             yield whole.pop()
         del self._buffer[:start]
         self._searched = len(self._buffer)
@@ -355,7 +355,7 @@ def _message_in_steps(line: Bytes) -> dict[str, Any]:
 
 
 def _result_in_steps(line: Bytes, start: int) -> tuple[dict[str, Any], int]:
-    """Parse a result. Each item of a list in it has a budget of its own; what is over it becomes text.
+    """Parse a result. Each item of a list in it has its own budget; values over it become text.
 
     Structured content over the budget is the text of the result if it has no other.
     """
@@ -596,7 +596,7 @@ _ID = re.compile(
 def _broken(text: str, why: str) -> Decoded:
     """Return a broken line as the answer to its call, if head or tail show an id; the first id is the envelope's.
 
-    What is no answer, such as a request that a server prints for its own purposes, is junk.
+    Anything else, such as a request that a server prints for its own purposes, is junk.
     """
     head, tail = text[:_HEAD_BYTES], text[-_HEAD_BYTES:]
     if "method" in head or not ("jsonrpc" in head or '"result"' in head):

@@ -53,7 +53,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 with contextlib.suppress(
     ImportError
-):  # anyio would load it where it is first used, in the event loop
+):  # anyio would load it at its first use, in the event loop
     import_module("anyio._backends._asyncio")
 
 _logger = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class Relay:
         meta = dict(sent.pop("_meta", None) or {})
         if heard is not None:
             meta["progressToken"] = request_id
-        # Where a request stands in a trace a server may know, but not the baggage, in which a program has what it knows
+        # A server may know the trace of a request, but not the baggage, which may hold data of the program
         # of its user.
         if get_current():
             inject(meta)
@@ -354,8 +354,8 @@ class Relay:
     def _answer(self, request: JSONRPCRequest) -> None:
         """Answer a ping, and refuse unsupported requests.
 
-        This happens in the background, because a server that floods the client with requests may not read until it is
-        done. Beyond `MAX_OPEN_MESSAGES`, requests stay unanswered.
+        This happens in the background, because a server that floods the client with requests may not read until it has
+        finished. Beyond `MAX_OPEN_MESSAGES`, requests stay unanswered.
         """
         answer: JSONRPCResponse | JSONRPCError
         if len(self._background) >= MAX_OPEN_MESSAGES:
@@ -461,7 +461,7 @@ def _usable(
 def _request(
     request_id: RequestId, method: str, params: dict[str, Any]
 ) -> JSONRPCRequest:
-    # Left out if there are none: JSON-RPC forbids `"params": null`.
+    # Omitted if empty: JSON-RPC forbids `"params": null`.
     if not params:
         return JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method)
     return JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)

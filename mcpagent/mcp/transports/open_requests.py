@@ -44,7 +44,7 @@ _MOST_ANONYMOUS = 16
 class OpenRequest:
     """An open request: its method, its protocol version, and the name or URI that it concerns.
 
-    `answer` is done once there is one; `heard` receives the progress that its server reports.
+    `answer` is the future of the response; `heard` receives the progress that its server reports.
     """
 
     method: str

@@ -119,7 +119,7 @@ def client_for(
 
 
 def _timeout(config: ServerConfig) -> httpx2.Timeout:
-    # Reads have no limit of their own: each call has one, and a stream for notifications may rest for hours.
+    # Reads have no own limit: each call has one, and a stream for notifications may rest for hours.
     return httpx2.Timeout(config.connect_timeout_seconds, read=None, pool=None)
 
 
@@ -166,7 +166,7 @@ class _SignedIn(httpx2.AsyncBaseTransport):
             raise
         except (
             Exception
-        ) as error:  # whoever's sign-in this is: under the SDK it would end all calls
+        ) as error:  # from any sign-in: in the SDK it would end all calls
             raise SignInFailedError(
                 f"cannot be signed in to: {cause(error)}"
             ) from error
@@ -258,7 +258,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 return _failure(asked.end(status=401), why)
             self._heard(is_answer=True, request_id=asked.id)
             if response.status_code < 400:
-                # What answers the greeting is the SDK's own to read.
+                # The SDK reads the answer to the greeting itself.
                 if asked.method in _GREETINGS:
                     aside = None
                 else:

@@ -49,7 +49,7 @@ class SetAside:
         self._count += 1
         key = str(self._count)
         self._kept[key] = answer
-        if len(self._kept) > _MOST_KEPT:  # whoever waited for the first is gone
+        if len(self._kept) > _MOST_KEPT:  # the waiter of the first is gone
             del self._kept[next(iter(self._kept))]
         assert answer.id is not None
         return JSONRPCResponse(jsonrpc="2.0", id=answer.id, result={_TOKEN: key})
@@ -151,7 +151,7 @@ class EventSplitter:
             del found  # or it would lock the buffer
             with memoryview(self._buffer) as view:
                 event = [bytes(view[start:end])]
-            if end > LARGE_BYTES:  # whoever reads it now needs the room
+            if end > LARGE_BYTES:  # the reader needs the room now
                 del self._buffer[:end]
                 end = 0
             start = self._searched = end

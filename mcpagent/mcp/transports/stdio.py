@@ -350,7 +350,7 @@ class StdioTransport:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._pipes.exited.wait()
-        # What left both its group and its parents, a daemon, is only known by its mark.
+        # A daemon that left both its group and its parents is only known by its marker.
         if self._pipes.mark is not None:
             await asyncio.to_thread(end_marked, self._pipes.mark)
         await self._watched_no_more()
@@ -385,7 +385,7 @@ class StdioTransport:
                 break
         for message in self._told(reader.end()):
             yield message
-        # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to tell.
+        # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to report.
         await self._ended_soon()
 
     def _end_flood(self, size: int) -> None:
@@ -410,7 +410,7 @@ class StdioTransport:
 
     async def _changed_within(self, seconds: float | None) -> bool:
         try:
-            # Not `wait_for`, which in Python 3.11 loses a cancellation that comes together with what it waits for.
+            # Not `wait_for`, which in Python 3.11 loses a cancellation that comes together with the awaited result.
             async with asyncio.timeout(seconds):
                 await self._pipes.changed.wait()
         except TimeoutError:
@@ -470,7 +470,7 @@ class StdioTransport:
         await self._exited_within(1.0)
 
     async def _exited_within(self, seconds: float) -> bool:
-        # What a stopping server still writes is thrown away, or a full pipe would keep it from stopping.
+        # Discard the output of a stopping server, or a full pipe would keep it from stopping.
         pipes = self._pipes
         deadline = asyncio.get_running_loop().time() + seconds
         while not pipes.exited.is_set():

@@ -193,7 +193,7 @@ class ProcessGuard:
         with self._lock:
             if (
                 self._process is not None and self._process.poll() is not None
-            ):  # somebody killed it
+            ):  # another process killed it
                 _close_input(self._process)
                 self._process = None
             if self._process is None:
@@ -244,7 +244,7 @@ class ProcessGuard:
         """Reset in a fork, which has its own servers, and must not hold the pipe that signals its parent's end."""
         if self._process is not None:
             _close_input(self._process)
-            self._process.returncode = 0  # it is the parent's, and goes on
+            self._process.returncode = 0  # it belongs to the parent, and keeps running
         self._lock, self._process, self._users = threading.Lock(), None, 0
         self._mark, self._limit = "", 0
 
@@ -274,7 +274,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
             if process.poll() is not None:
                 return
             await asyncio.sleep(min(_END_SECONDS / 50, 0.001 * 2**step))
-    finally:  # also where somebody is in a hurry: it has nothing to do any more, and else nobody would wait for it
+    finally:  # also in a hurried end: it has no work left, and nothing else would wait for it
         process.kill()
         process.wait()
 

@@ -74,7 +74,7 @@ _LONGEST_ID = 64
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
     """Return a tool definition for the request.
 
-    Parameters whose names Anthropic refuses are left out: one would fail every request.
+    Parameters whose names Anthropic refuses are omitted: one would fail every request.
     """
     schema = object_schema(tool.parameters)
     refused = [
@@ -91,7 +91,7 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class AnthropicHistory:
-    """One request's history in alternating turns, with found tools in place.
+    """The history of a request in alternating turns, with found tools in place.
 
     A discovered tool is a deferred definition at the end of `tools`, and a `tool_reference` in the result that found
     it. The text of that result follows the results. Withdrawals and new definitions are system messages after the turn
@@ -168,7 +168,7 @@ class AnthropicHistory:
                         name for part in message.parts for name in found_names(part)
                     )
                 in_answer = (*in_answer, *changes)
-            else:  # what a search in the answer found is told where its calls are answered
+            else:  # the results of its calls announce the tools that a search in the answer found
                 if in_answer:
                     first = next(
                         (result.call_id for result in message.tool_results), ""
@@ -397,7 +397,7 @@ def _tool_definition(tool: ToolDefinition) -> dict[str, Any]:
 def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
     """Return the content of a result that also carries references, as separate blocks.
 
-    Anthropic is only known to accept results whose references stand alone.
+    Anthropic is only known to accept results that contain only references.
     """
     return written_parts(
         headed(result, f"{sendable_name(result.name)}:", " "), "text", _file

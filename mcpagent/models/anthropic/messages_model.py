@@ -179,10 +179,9 @@ def without_markers(value: Any) -> Any:
 
 
 def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
-    """Marks where the request before this one ended, when more blocks came since than Anthropic looks back over.
+    """Mark the end of the previous request if more blocks were added since than Anthropic looks back over.
 
-    Without it a turn with many parallel calls would lose the cached conversation. The mark itself is no part of what
-    is cached.
+    Without it a turn with many parallel calls would lose the cached conversation. The marker itself is not cached.
     """
     places = range(len(messages) - 2, -1, -1)
     before = next(
@@ -241,7 +240,7 @@ def read_message(
 
 
 def _container(told: object) -> list[Part]:
-    """Where code was run for the answer."""
+    """Return the container in which the provider ran code for the answer, if there is one."""
     if not isinstance(told, Mapping) or not isinstance(told.get("id"), str):
         return []
     return [Container(told["id"], str(told.get("expires_at") or ""))]
@@ -269,7 +268,10 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
-    """Anthropic counts what the cache read and wrote beside `input_tokens`; ours is the whole input."""
+    """Return the usage.
+
+    Anthropic's `input_tokens` exclude tokens read from and written to the cache; ours include them.
+    """
     usage = answer.get("usage")
     read, written = (
         usage_count(usage, "cache_read_input_tokens"),
@@ -286,11 +288,11 @@ def read_usage(answer: Mapping[str, Any]) -> Usage:
 
 
 class MessageStream:
-    """Puts a stream's events together to the answer it is without streaming.
+    """Assemble a stream's events into the answer of a request without streaming.
 
     Events as in https://platform.claude.com/docs/en/build-with-claude/streaming. A delta's fields are added to the
-    block's fields of the same name, so kinds of content that are not known here survive too. Unknown deltas of known
-    blocks are kept beside the content, as `unknown_deltas` of the answer.
+    block's fields of the same name, so unknown kinds of content survive too. Unknown deltas of known blocks are in
+    `unknown_deltas` of the answer.
     """
 
     def __init__(self) -> None:
@@ -337,7 +339,10 @@ class MessageStream:
         return None
 
     def _is_known(self, event: Mapping[str, Any]) -> bool:
-        """Whether the delta can be added to its block: a block of a known type would be refused with unknown fields."""
+        """True if the delta can be added to its block.
+
+        A block of a known type with unknown fields would be rejected.
+        """
         block, delta = self._blocks.get(event.get("index", -1)), event.get("delta")
         if (
             block is None
@@ -379,7 +384,7 @@ class MessageStream:
                 return None
 
     def _ran(self, index: int) -> Delta | None:
-        """What to report of a block that is whole: a call that the provider runs, or what came of one."""
+        """Return the event of a complete block: the start of a call that the provider runs, or its result."""
         block = self._blocks.get(index, {})
         written = "".join(self._texts.get((index, "partial_json"), ()))
         call = asked_in({**block, "input": parse_object(written)} if written else block)
@@ -392,7 +397,7 @@ class MessageStream:
         return None
 
     def answer(self) -> dict[str, Any]:
-        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early."""
+        """Return the answer as without streaming. Raises `AnswerError` if the stream ended early."""
         if not self.done or not self._message:
             raise AnswerError("the stream ended early", "cut")
         for (index, name), pieces in self._texts.items():
@@ -421,7 +426,7 @@ class MessageStream:
 class AnthropicModel(HttpModel):
     """A Claude model, by default with the key in ANTHROPIC_API_KEY.
 
-    `betas` go into the `anthropic-beta` header, beside those a request needs. The rest is in `Connection`.
+    `betas` go into the `anthropic-beta` header, in addition to those that a request needs. The rest is in `Connection`.
     """
 
     path = "/v1/messages"
@@ -456,7 +461,7 @@ class AnthropicModel(HttpModel):
         return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
-        """The longest answer that the model takes, or that this conversation leaves room for, as Anthropic told it."""
+        """The longest answer that the model supports or this conversation leaves room for, as Anthropic reported it."""
         if found := _TOO_LONG_AN_ANSWER.search(failure.message):
             return int(found[1])
         if found := _NO_ROOM.search(failure.message):
@@ -470,7 +475,7 @@ class AnthropicModel(HttpModel):
         return read_message(answer, history=request.messages)
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """Too many tools, or too large ones, for the model's search; or that it has none."""
+        """Return why the model's search cannot be used: too many or too large tools, or no search; "" if it can."""
         if not self.capabilities.searches:
             return super().search_problem(strategy, deferred)
         return limit_problem([write_tool(tool) for tool in deferred])
@@ -488,7 +493,7 @@ class AnthropicModel(HttpModel):
         )
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The header of the betas that are given and needed, if there are any."""
+        """Return the header with the configured and the needed betas, if there are any."""
         betas = dict.fromkeys((*self.betas, *betas_of(body)))
         if betas:
             return {
@@ -539,7 +544,7 @@ class AnthropicModel(HttpModel):
         return found
 
     def _seconds_past(self, container: Container) -> float:
-        """How long ago a container was to end, by what was told of it; below 0 while it is alive."""
+        """Return the seconds since a container's reported end; below 0 while it is alive, 0 if the time is invalid."""
         try:
             end = datetime.fromisoformat(container.expires_at)
         except ValueError:
@@ -552,7 +557,7 @@ class AnthropicModel(HttpModel):
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """Also that a container is gone: the request goes out without it, and has a new one.
 
-        Past the time that was told, Anthropic restores it for 30 days; where it cannot, it answers 500.
+        After the reported time, Anthropic restores it for 30 days; if it cannot, it answers 500.
         """
         container = self._container_of(way.request)
         if container is not None:
@@ -566,7 +571,7 @@ class AnthropicModel(HttpModel):
         return super().learns(failure, way)
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
-        """Code costs nothing beside tools that are filtered by code."""
+        """Code costs nothing together with tools that are filtered by code."""
         filtered = any(
             str(tool.get("type")).startswith(_FILTERED)
             for tool in body.get("tools", ())

@@ -1,8 +1,8 @@
-"""`Endpoint`: what an address and the model behind it take, as one value.
+"""`Endpoint`: the features of an address and the model behind it, as one value.
 
-It is put together from the rows of `profiles.py` (what a model takes, what a server takes), of `capabilities.py` (tools
-that are found in the middle of a conversation), of the generated table (`model_table.json`) and of the table of prices.
-Nothing else decides by a model's name or a provider's prefix.
+It combines the rows of `profiles.py` (settings of models and servers), of `capabilities.py` (tools that are found in
+the middle of a conversation), of the generated table (`model_table.json`) and of the table of prices. Nothing else
+decides by a model's name or a provider's prefix.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ _HOSTED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What an address and a model family take.
+    """The features and limits of an address and a model family.
 
-    `caching` says how a repeated beginning is cached, with at most `most_markers` marked blocks. `can` is how found
-    tools are written. `input_tokens` is the most that a request may hold, `window_tokens` counts the answer too and
-    `output_tokens` is the largest answer; None if it is not known. `accepts` names inputs beside text: "image", "pdf",
-    "audio"; pictures are tried with a model that no table lists.
-    `profile` has thinking, efforts and sampling, `server` the fields, the dialect and the number of tools.
-    `structured` says whether the model keeps to a schema of its answer, None if that is not known.
+    `caching` is the kind of prompt caching, with at most `most_markers` marked blocks. `can` is how found tools are
+    written. `input_tokens` is the most that a request may hold, `window_tokens` counts the answer too and
+    `output_tokens` is the largest answer; None if unknown. `accepts` names inputs other than text: "image", "pdf",
+    "audio"; pictures are tried with a model that no table lists. `profile` has thinking, efforts and sampling, `server`
+    the fields, the dialect and the number of tools. `structured` is True if the model obeys a schema of its answer,
+    None if that is unknown.
     """
 
     origin: Origin
@@ -126,7 +126,7 @@ class Endpoint:
 
     @property
     def limits(self) -> ToolLimits:
-        """How many tools and tokens a request may hold."""
+        """The maximum number of tools and tokens in a request."""
         return ToolLimits(self.max_tools, self.input_tokens)
 
 

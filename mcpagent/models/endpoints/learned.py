@@ -1,4 +1,4 @@
-"""`Learned`: what a model at an address refused or told, with the evidence and a date.
+"""`Learned`: the refusals and reports of a model at an address, with the evidence and a date.
 
 One small file for each model at an address is shared by all processes of a user. A fact is forgotten after a day, and
 at once if the request that heeds it is refused all the same.
@@ -45,7 +45,7 @@ _GROUPS = ("field", "tool", "output")
 
 @dataclass(frozen=True, slots=True)
 class LearnedFact:
-    """One thing that was learned: `what`, its `value`, the failure's words and the time, in seconds since 1970."""
+    """A learned fact: `what`, its `value`, the text of the failure and the time, in seconds since 1970."""
 
     what: str
     value: FactValue
@@ -55,30 +55,30 @@ class LearnedFact:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The facts about a model at an address, by what they are about.
+    """The facts about a model at an address, by topic.
 
     Flags are False once they were refused: "takes_tools" of requests, "constrains" (`response_format` is obeyed),
-    "takes_schemas" as they are, "demands" (a call may be demanded), "cache_field" and "cache_markers". Sizes are
+    "takes_schemas" unchanged, "demands" (a call may be demanded), "cache_field" and "cache_markers". Sizes are
     "window_tokens" and "parameters". "limit_field" is the field of the longest answer, "history_form" the dialect that
-    a history needs. "field:NAME" has the setting whose field was refused, "tool:NAME" why a provider's tool is left
-    out, "output:SCHEMA" that a form of answers was refused.
+    a history needs. "field:NAME" has the setting whose field was refused, "tool:NAME" why a provider's tool is omitted,
+    "output:SCHEMA" that a form of answers was refused.
     """
 
     facts: Mapping[str, LearnedFact] = field(default_factory=dict[str, LearnedFact])
 
     @property
     def takes_tools(self) -> bool:
-        """Whether requests may hold tools."""
+        """True if requests may contain tools."""
         return self.flag("takes_tools")
 
     @property
     def constrains(self) -> bool:
-        """Whether `response_format` is obeyed."""
+        """True if the server obeys `response_format`."""
         return self.flag("constrains")
 
     @property
     def takes_schemas(self) -> bool:
-        """Whether tools' schemas are accepted as they are, or only loosely (`loose_schemas.py`)."""
+        """True if the server accepts tools' schemas unchanged, false if only loosened ones (`loose_schemas.py`)."""
         return self.flag("takes_schemas")
 
     @property
@@ -88,7 +88,7 @@ class Learned:
 
     @property
     def parameters(self) -> int | None:
-        """How many parameters the model has."""
+        """The number of parameters of the model; None if unknown."""
         return self._size("parameters")
 
     def flag(self, what: str) -> bool:
@@ -117,7 +117,7 @@ class Learned:
         return None
 
     def with_facts(self, facts: Iterable[LearnedFact]) -> Learned:
-        """Return these facts beside the known ones; a newer one replaces an older one."""
+        """Return the known facts with these added; a newer one replaces an older one."""
         return Learned({**self.facts, **{one.what: one for one in facts}})
 
     def without(self, whats: Iterable[str]) -> Learned:
@@ -150,7 +150,7 @@ def learned_of(now: float | None = None, **values: FactValue | None) -> Learned:
 
 
 class LearnedStore:
-    """One small file in `folder` for each model at an address. A file that is old or broken counts as none."""
+    """A small file in `folder` for each model at an address. An old or broken file counts as missing."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class LearnedStore:
         self.now = now
 
     def load(self, base_url: str, model: str) -> Learned | None:
-        """Return what is kept of a model at an address and still counts; None if nothing does."""
+        """Return the stored facts about a model at an address that are still valid; None if there are none."""
         try:
             data = json.loads(read_own(self._path(base_url, model)))
             listed = []

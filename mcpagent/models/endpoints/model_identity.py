@@ -97,7 +97,7 @@ def undated(name: str) -> str:
 
 
 def claude_version(model_name: str) -> tuple[str, Version] | None:
-    """Return family and version of a Claude, whatever surrounds its name; None for another model."""
+    """Return family and version of a Claude, with any text around its name; None for another model."""
     name = model_name.lower().replace(".", "-")
     found = _CLAUDE.search(name) or _OLDER_CLAUDE.search(name)
     if found is None:

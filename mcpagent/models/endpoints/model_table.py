@@ -1,6 +1,6 @@
 """The generated table of models: windows, largest answers, inputs and efforts, with the source and date of each row.
 
-`.ci/model_table` writes `model_table.json`. It is read when the first model is asked about.
+`.ci/model_table` writes `model_table.json`. It is read at the first look-up of a model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TABLE = Path(__file__).with_name("model_table.json")
 
 @dataclass(frozen=True, slots=True)
 class ListedSizes:
-    """One row. `input_tokens` is the most that a request may hold, `window_tokens` includes the answer."""
+    """A row of the table. `input_tokens` is the most that a request may hold, `window_tokens` includes the answer."""
 
     input_tokens: int | None = None
     window_tokens: int | None = None

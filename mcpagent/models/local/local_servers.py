@@ -92,7 +92,7 @@ def _got(base_url: str, path: str) -> Any:
         answer, said = connection.getresponse(), b""
         while len(said) < MAX_LIST_BYTES and (part := answer.read1(MAX_LIST_BYTES)):
             said += part
-            if time.monotonic() > until:  # each part came in time, all of them did not
+            if time.monotonic() > until:  # each part arrived in time, but not the whole
                 raise TimeoutError
         return json.loads(said)
     finally:

@@ -12,7 +12,7 @@ from mcpagent.values.messages import Message, Usage
 
 
 class OfflineModel:
-    """A rule-based stand-in that needs no key and no network, and states this once in a conversation.
+    """A rule-based model that needs no key and no network, and states this once in a conversation.
 
     It actually searches, adds and calls tools. Without being asked, it runs only tools marked as read-only (`read_only`
     True); for others, it states the call that it would make. The same request gives the same answer; `now` is read only

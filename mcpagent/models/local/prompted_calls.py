@@ -89,7 +89,7 @@ def is_constrained(request: ModelRequest) -> bool:
 def prompted(request: ModelRequest, *, constrained: bool) -> ModelRequest:
     """Return the same request without tools; `constrained` adds the schema of the possible answers.
 
-    Tools found later are described at the position where they were found, so that no earlier byte changes.
+    Tools found later are described at that position of the history, so that no earlier byte changes.
     """
     plan = plan_tools(request)
     system = "\n\n".join(

@@ -91,7 +91,7 @@ def unreadable_call(response: ModelResponse, request: ModelRequest) -> ModelResp
 
 
 def _calls_elsewhere(text: str, request: ModelRequest) -> tuple[str, list[Call]]:
-    """Return text and calls in an exact form, of which at least one is for a tool that is not offered."""
+    """Return text and calls in an exact form, if at least one call is for a tool that is not offered."""
     words, calls = calls_in(
         text, _AnyTool({tool.name: tool.parameters for tool in request.tools})
     )
@@ -99,7 +99,7 @@ def _calls_elsewhere(text: str, request: ModelRequest) -> tuple[str, list[Call]]
         "properties" in arguments and arguments.get("type") == "object"
         for _, arguments in calls
     )
-    # a definition that is told looks like a call
+    # a quoted definition looks like a call
     if are_schemas:
         return text, []
     return words, calls
@@ -141,7 +141,7 @@ class _AnyTool(Mapping[str, Mapping[str, Any]]):
 
 
 def textual_way(request: ModelRequest, emit: Emit) -> AskedWay:
-    """Asked as it is; text that may turn out to be a call is shown only when it did not."""
+    """Return the unchanged request form; text that may be a call is shown only if it turns out to be text."""
     held = HeldText(emit, [tool.name for tool in request.tools])
 
     def understand(response: ModelResponse) -> ModelResponse:
@@ -242,7 +242,7 @@ def _in_lines(text: str, tools: Schemas) -> list[Call] | None:
 
 
 def may_be_all_call(start: str, names: Iterable[str] = ()) -> bool:
-    """Whether an answer that begins so may still turn out to be calls and nothing else; `names` are offered tools."""
+    """True if an answer with this start may still consist of calls and nothing else; `names` are offered tools."""
     start = start[:_LONGEST_START].lstrip()
     openings = [f"{name}(" for name in names]
     if start and any(
@@ -300,7 +300,7 @@ class HeldText:
         if not self._began and may_be_all_call(self._held, self._names):
             return
         self._began = True
-        # What is kept begins with a mark, or is too short for one: either way little is looked at.
+        # The buffered text begins with a marker, or is too short for one: either way the check is cheap.
         if not self._held.startswith(_MARKS):
             self._show(mark_in(self._held))
 

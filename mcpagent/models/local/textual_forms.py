@@ -72,7 +72,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
 
 
 def json_at(text: str, place: int) -> tuple[Any, int] | None:
-    """The JSON value that begins there, and where it ends."""
+    """Return the JSON value that begins there, and its end."""
     try:
         return _DECODER.raw_decode(text, place)
     except (ValueError, RecursionError):
@@ -80,8 +80,7 @@ def json_at(text: str, place: int) -> tuple[Any, int] | None:
 
 
 def json_values(text: str) -> list[Any]:
-    """The JSON values that a text consists of, one after the other on lines of their own or with commas between; none
-    if it is anything else."""
+    """Return the JSON values that a text consists of, on separate lines or with commas between, else nothing."""
     values: list[Any] = []
     place = 0
     while place < len(text):

@@ -42,7 +42,7 @@ def _places(messages: Sequence[Any]) -> list[int]:
 
 
 def _marked(message: Any, marker: Mapping[str, str]) -> Any:
-    """Return the message with its last piece of text marked; one without text stays as it is."""
+    """Return the message with its last piece of text marked; one without text is returned unchanged."""
     content = None
     if isinstance(message, Mapping):
         content = message.get("content")

@@ -140,7 +140,7 @@ class _Writer:
 
 
 def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """Return the types that a schema allows, stated or implied by its keywords, and whether null is one of them."""
+    """Return the types that a schema allows, stated or implied by its keywords, and whether it allows null."""
     said = schema.get("type")
     if isinstance(said, list):
         named = said

@@ -85,12 +85,12 @@ class OpenAIChatModel(OpenAIModel):
 
     @property
     def max_tokens_field(self) -> str:
-        """What the server calls the longest answer."""
+        """The server's name of the field for the longest answer."""
         return self.server().text("limit_field") or self._limit_field
 
     @property
     def dialect(self) -> Dialect:
-        """What the server wants of a history, as it said itself or by its address."""
+        """The dialect in which the server expects a history, as the server reported or by its address."""
         if self.server().text("history_form") == "deepseek":
             return DEEPSEEK
         return self._dialect
@@ -111,7 +111,7 @@ class OpenAIChatModel(OpenAIModel):
         )
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the whole body, with cache markers where nothing is cached without them."""
+        """Return the whole body, with cache markers if the server caches nothing without them."""
         body = super().request_body(request)
         if self.endpoint.caching != "markers" or not self.server().flag(
             "cache_markers"

@@ -1,4 +1,4 @@
-"""Read answers of Chat Completions, whole and streamed; fields that a server adds are kept."""
+"""Read answers of Chat Completions, whole and streamed; extra fields of a server stay in them."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class CompletionStream:
             known = self._lists.setdefault(
                 key, [{"type": "text", "text": begun}] if begun else []
             )
-            if value:  # only the first piece of a chunk can go on with the last one of the chunk before
+            if value:  # only the first piece of a chunk can continue the last piece of the previous chunk
                 _add_piece(known, value[0])
                 known += value[1:]
         elif isinstance(value, dict) and isinstance(self._others.get(key), dict):
@@ -374,7 +374,7 @@ def _both(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sound(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return a stream's sound so far: its words go on, of all else the last one counts."""
+    """Return a stream's sound so far: transcripts are joined, of all other fields the last value counts."""
     spoken = "".join(
         part["transcript"]
         for part in (old, new)

@@ -185,7 +185,7 @@ def dialect_of(to: Origin) -> Dialect:
 
 
 def _is_mistral(model_name: str) -> bool:
-    """Whether Mistral made the model, or the one that it was made of."""
+    """True if Mistral made the model, or the model it is derived from."""
     return bool(_MISTRALS.search(model_name))
 
 

@@ -306,7 +306,7 @@ def write_input(
 ) -> list[dict[str, Any]]:
     """Return the history as input items.
 
-    With `inline`, tools appear where they arrived, as `additional_tools`; with `proxied`, they are described there and
+    With `inline`, tools appear at their arrival, as `additional_tools`; with `proxied`, they are described there and
     called through `call_tool`. The results of another provider's search precede that answer, because its calls follow
     in it.
     """

@@ -1,4 +1,4 @@
-"""Call found tools through one request tool, and describe them where they were found.
+"""Call found tools through one request tool, and describe them at their position in the history.
 
 A request's `tools` precede everything else, so an additional tool costs the cached prefix of a whole conversation,
 unless the format can announce found tools. This module keeps the prefix for other formats.

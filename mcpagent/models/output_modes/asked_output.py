@@ -132,7 +132,7 @@ def with_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str,
 
 
 def with_submit_tool(request: ModelRequest, output: OutputFormat) -> ModelRequest:
-    """Return the request with the tool behind those that there are: within a run it stays where it is."""
+    """Return the request with the tool after all others: its position is constant within a run."""
     description = f"{_SUBMIT} {output.description}".strip()
     tool = ToolDefinition(
         SUBMIT_TOOL, description, output.schema, original_name=SUBMIT_TOOL
@@ -159,7 +159,7 @@ def demanded(
 ) -> dict[str, Any]:
     """Return the body with a required call, since text is no answer: of the submit tool, if it is the only one.
 
-    What the caller demands of the first answer goes first, and Claude takes no demand while it thinks.
+    A demand of the caller for the first answer has precedence, and Claude accepts no demand while it thinks.
     """
     choice = body.get("tool_choice")
     alone = request.tool_choice == "none" or choice in ("none", {"type": "none"})

@@ -190,7 +190,7 @@ class _SubsetWriter:
                 return {"$ref": f"#/$defs/{name}"}
         if reference in (within, "#") or depth > self.subset.most_depth:
             raise _BeyondError
-        # No provider takes anything beside a reference.
+        # No provider accepts other keywords next to a reference.
         return self.write(
             {**self._target(reference), **left}, depth + 1, within or reference
         )
@@ -339,7 +339,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
         return schema
     if "anyOf" in schema:
         return {**schema, "anyOf": [*branches, _NULL]}
-    # What is said of it stays where it is read first.
+    # Its description stays at the first occurrence.
     said = {}
     if "description" in schema:
         said = {"description": schema["description"]}

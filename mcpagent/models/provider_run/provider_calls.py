@@ -275,7 +275,7 @@ def ran_unpriced(message: Message) -> bool:
 
 
 def containers_of(message: Message) -> frozenset[str]:
-    """Return the containers that OpenAI's items of this answer go on in."""
+    """Return the containers that OpenAI's items of this answer use."""
     blocks = (part.data for part in message.parts if isinstance(part, ProviderBlock))
     return frozenset(
         _text(block.get("container_id"))

@@ -1,6 +1,6 @@
 """Write provider tools into requests: one table of the tools of each model at each address.
 
-Each row has its source. Unsupported tools are left out with the reason, and so is a tool whose domain limits cannot be
+Each row has its source. Unsupported tools are omitted with the reason, and so is a tool whose domain limits cannot be
 enforced; an unenforceable limit on the number of uses only causes a notice. A tool that a provider refuses after all is
 not sent again (`HttpModel.learns`).
 """
@@ -88,7 +88,7 @@ _CLOUDS: tuple[tuple[str, Offer | None], ...] = (
     (
         "amazonaws.com",
         None,
-    ),  # the same pages, supported platforms: Bedrock is in none of them
+    ),  # the same pages, supported platforms: no page lists Bedrock
     (
         "googleapis.com",
         Offer(
@@ -134,7 +134,7 @@ _ROUTED = Offer(
 
 @dataclass(slots=True)
 class WrittenTools:
-    """Tools as written in a request: entries of `tools`, fields of the body, and, by name, why one is left out.
+    """Tools as written in a request: entries of `tools`, fields of the body, and, by name, why one is omitted.
 
     `choices` are the forms of each in a tool choice, `words` the names for it in a refusal; both by name.
     """
@@ -158,7 +158,7 @@ def offer_of(to: Origin) -> tuple[Offer | None, str]:
         case "messages":
             return _offer_of_claude(to)
         case "responses":
-            host = host_at(to)  # deployments at Azure have names of their own
+            host = host_at(to)  # deployments at Azure have their own names
             if (
                 profile_of(to) == UNKNOWN
                 and host != "api.openai.com"
@@ -209,7 +209,7 @@ def _offer_by_chat(to: Origin) -> tuple[Offer | None, str]:
 
 
 def searches_by_chat(model: str) -> bool:
-    """Whether it is one of OpenAI's models that search the web for each answer."""
+    """True for OpenAI's models that search the web for each answer."""
     return _SEARCHES_BY_CHAT.fullmatch(identity_of(model).name) is not None
 
 
@@ -353,7 +353,7 @@ def _write_for_responses(
                 written["filters"] = {"allowed_domains": list(tool.allowed_domains)}
             written |= _given(user_location=_place(tool.location))
             include = [*include, "web_search_call.action.sources"]
-        case CodeExecution():  # in a container that is alive and in the history, OpenAI goes on by itself
+        case CodeExecution():  # OpenAI reuses a live container of the history by itself
             written["container"] = {"type": "auto"}
             include = [*include, "code_interpreter_call.outputs"]
         case FileSearch():

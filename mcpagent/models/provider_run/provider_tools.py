@@ -133,8 +133,8 @@ class ProviderMcp:
 
     `authorization` is a reference to the token that the provider sends to the server: `${NAME}` of the environment (or
     of `mcpagent keys set NAME`), `${keyring:name}`. It is read for each request, and is in no recording.
-    `allowed_tools`: the tools that the model may call; empty: all of them. `description` is for the model, if the
-    provider supports it.
+    `allowed_tools`: the tools that the model may call; empty: all. `description` is for the model, if the provider
+    supports it.
     """
 
     name: str
@@ -259,7 +259,7 @@ def _check_domains(tool: WebSearch | WebFetch) -> None:
 
 
 def expect_distinct(tools: Iterable[ProviderTool]) -> tuple[ProviderTool, ...]:
-    """Return the tools. Raises `ConfigError` if two of them have the same name."""
+    """Return the tools. Raises `ConfigError` if two tools have the same name."""
     listed = tuple(tools)
     seen: set[str] = set()
     for tool in listed:

@@ -81,7 +81,7 @@ class SentFiles:
     ) -> None:
         """Judge the files of a history that were not judged yet, large ones in a worker thread.
 
-        A notice reports each file that the model does not get as it is.
+        A notice reports each file that the model does not receive unchanged.
         """
         self._begin(accepts)
         for part in _files(messages):
@@ -107,7 +107,7 @@ class SentFiles:
     def written(
         self, messages: Sequence[Message], accepts: frozenset[str], provider: str
     ) -> tuple[Message, ...]:
-        """Return the history with each file as it was judged; one that `prepare` did not see is judged here."""
+        """Return the history with each file as judged; one that `prepare` did not see is judged here."""
         self._begin(accepts)
         written = list(messages)
         for place, message in enumerate(messages):

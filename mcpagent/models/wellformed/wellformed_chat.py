@@ -219,8 +219,8 @@ def _call(call: Any) -> Any:
 def paired(messages: Sequence[Any], call_id: Callable[[str], str]) -> list[Any]:
     """Return the messages with one result for each call, right after it.
 
-    A call without a result gets one that says so, unless it is in the last message: those are still to be run. A result
-    without a call becomes a text of the user's.
+    A call without a result gets one that reports it, unless it is in the last message: those are still to be run. A
+    result without a call becomes a text of the user's.
     """
     made: list[Any] = []
     place = 0

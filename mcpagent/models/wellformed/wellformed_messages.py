@@ -1,7 +1,7 @@
 """The last step before a Messages body is sent: write it as Anthropic's validation demands it.
 
 The rules are those of Anthropic's errors: names `^[a-zA-Z0-9_-]{1,128}$`; no blank text block; the first turn is the
-user's; results stand first in the turn after their calls, one for each call; call IDs are unique; at most four cache
+user's; results come first in the turn after their calls, one for each call; call IDs are unique; at most four cache
 markers. A body that keeps the rules is returned with the same bytes.
 """
 
@@ -317,7 +317,7 @@ def _as_text(result: Mapping[str, Any]) -> Written:
 
 
 def with_few_markers(body: Written) -> Written:
-    """Return the body with at most four cache markers: of those in the turns the earliest are left out."""
+    """Return the body with at most four cache markers: remove the earliest of those in the turns."""
     blocks = [*_listed(body.get("tools")), *_listed(body.get("system"))]
     marked = sum("cache_control" in block for block in blocks) + (
         "cache_control" in body

@@ -245,7 +245,7 @@ def _calls_at_the_end(items: Sequence[Any]) -> set[str]:
 
 
 def _ends_calls(item: Any) -> bool:
-    """Return whether the item belongs to the next turn, so that outputs of calls stand before it."""
+    """Return whether the item belongs to the next turn, so that outputs of calls precede it."""
     return _kind(item) in ("message", "reasoning", "additional_tools")
 
 

@@ -28,7 +28,7 @@ _CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One effect of an entry: its kind, and the words that a person sees."""
+    """An effect of an entry: its kind, and the text that a person sees."""
 
     what: str
     text: str
@@ -52,7 +52,7 @@ class Description:
     paths: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """Return a SHA-256 digest of name, place and facts; the line of the entry is left out."""
+        """Return a SHA-256 digest of name, place and facts; the line of the entry is not part of it."""
         data = [
             self.kind,
             self.place,
@@ -70,7 +70,7 @@ def file_of(source: str) -> str:
 
 
 def real_place(path: str) -> str:
-    """Return the file as it is found: its folder without links, its own name unchanged. A link is another place."""
+    """Return the path of the file: its folder without links, its own name unchanged. A link is another place."""
     whole = Path(path).absolute()
     return os.path.join(os.path.realpath(whole.parent), whole.name)
 

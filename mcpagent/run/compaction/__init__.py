@@ -1,1 +1,1 @@
-"""Keeping a conversation within its model's window: when it is made shorter, of what, and the summary that stays."""
+"""Keep a conversation within its model's window: when to compact it, which part, and the summary that remains."""

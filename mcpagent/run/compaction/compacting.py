@@ -1,6 +1,6 @@
-"""Making a conversation shorter when it no longer fits its model, and when somebody asks for it.
+"""Compact a conversation when it no longer fits its model, and when the caller requests it.
 
-The history stays whole: what is done is said in it by one `Compacted`, and what a model is sent is a fold over that.
+The history stays complete: a `Compacted` part in it records the compaction, and the sent messages are a fold over that.
 """
 
 from __future__ import annotations
@@ -62,8 +62,11 @@ LEAST_SUMMARY, MOST_SUMMARY = 60, 6_000
 
 @dataclass(frozen=True, slots=True)
 class WindowFit:
-    """How much room there is, in estimated tokens. `now` is what the next request would take, `fixed` what of it is no
-    message that could be left out; `limit` and `aim` are None where the window is not known."""
+    """The space in the context window, in estimated tokens.
+
+    `now` is the size of the next request, `fixed` its part that is no removable message; `limit` and `aim` are None if
+    the window is unknown.
+    """
 
     measure: Measure
     now: int
@@ -74,19 +77,19 @@ class WindowFit:
 
     @property
     def expected(self) -> int:
-        """What the provider will count for the next request."""
+        """The number of tokens that the provider will count for the next request."""
         return self.measure.counted_for(self.now)
 
     @property
     def room(self) -> int | None:
-        """For messages, when it has been compacted: half of what there is, where most of it is taken already."""
+        """The tokens for messages after a compaction: half of the window, if most of it is already used."""
         if self.limit is None or self.aim is None:
             return None
         return max(self.aim - self.fixed, (self.limit - self.fixed) // 2, 0)
 
 
 def fit_of(run: AgentRun, *, refused: bool = False) -> WindowFit:
-    """By what the conversation is now; `refused`: as it is, it was too long."""
+    """Measure the current conversation; `refused`: its request was too long."""
     conversation = run.conversation
     measure = measured(conversation, run.model.name, lambda names: _fixed(run, names))
     always = _fixed(run, [tool.name for tool in run.tools.offer()])
@@ -120,14 +123,14 @@ def estimated_request(run: AgentRun) -> int:
 
 
 def _fixed(run: AgentRun, names: Sequence[str]) -> int:
-    """Estimated tokens of what is no message: the system prompt, and the definitions of tools of these names."""
+    """Return the estimated tokens of the system prompt, and of the definitions of tools with these names."""
     return text_tokens(run.conversation.system) + int(
         run.tools.tokens(names) * DEFINITION_SHARE
     )
 
 
 async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
-    """Whether the conversation was made shorter, which is told, because its next request would be too long.
+    """Compact the conversation if its next request would be too long; True if it did, which is reported.
 
     Raises as `summarised`. `refused`: the request was sent, and was too long.
     """
@@ -158,7 +161,7 @@ async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
 
 
 async def _set_aside(run: AgentRun, live: Live, part: Compacted) -> Compacted:
-    """With handles in the results that it shortens, so that the model can read what is left out."""
+    """Offload the results that the compaction shortens and add their handles, so that the model can read the rest."""
     known = {}
     if live.before is not None:
         known = {result.call_id: result for result in live.before.shortened}
@@ -222,11 +225,11 @@ def _live(run: AgentRun) -> Live:
 
 
 def _asked(run: AgentRun, end: int) -> int | None:
-    """The place of the question that is being answered, or was last; None if it stands behind the end."""
+    """Return the position of the current or last question; None if it comes after the end."""
     if run.conversation.has_unanswered_prompt:
         return None
     messages = run.conversation.messages
-    # By its words first: a run that goes on begins behind its question, and what a model is told there is none.
+    # By its text first: a resumed run begins after its question, and a note to the model there is no question.
     backwards = _prompts(messages, range(end - 1, -1, -1))
     said = next(
         (at for at in backwards if messages[at].text == run.context.prompt), None
@@ -251,7 +254,7 @@ def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
 async def _compacted(
     run: AgentRun, live: Live, fit: WindowFit, most: float
 ) -> tuple[Compacted, Summary] | None:
-    """What to say so that messages take no more than `most` tokens, which is less than now; None if it cannot be."""
+    """Return a compaction so that messages take at most `most` tokens, which is less than now; None if impossible."""
     room, whole = fit.room or 0, live
     behind = 0
     if run.conversation.has_unanswered_prompt:
@@ -274,7 +277,7 @@ async def _compacted(
         placed = "x" * 4 * _summary_tokens(room)
         if live.tokens(shortest(live, cut, placed, room)) <= most:
             return await _cut_at(run, live, fit, cut, room)
-    # Nothing stands before the steps that have to stay: what is too long is in them.
+    # There is nothing before the steps that have to stay: they themselves are too long.
     live = whole
     shortened = shortest(live, live.begin, live.summary, room)
     if shortened != live.before and live.tokens(shortened) <= most:
@@ -300,7 +303,7 @@ async def _cut_at(
         takes = fit.measure.estimate_for(fit.window)
     is_fitting = takes is None or size + 2 * tokens <= takes
     answer = answer_tokens(tokens, run.settings)
-    if takes is not None:  # thoughts have what is left
+    if takes is not None:  # the rest is for thinking
         answer = max(min(answer, takes - size), 2 * tokens)
     if before and compacted_in(before[0]) is not None:
         told = before[1:]
@@ -330,7 +333,7 @@ def _summary_tokens(room: int) -> int:
 
 
 def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
-    """As the conversation's own requests are."""
+    """Return a request like those of the conversation."""
     tools = run.tools
     return ModelRequest(
         system=run.conversation.system,
@@ -346,7 +349,7 @@ def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
 def _say(
     run: AgentRun, live: Live, fit: WindowFit, part: Compacted, summary: Summary
 ) -> ConversationCompacted:
-    """Keeps it in the conversation, and tells it."""
+    """Add the compaction to the conversation, and report it."""
     conversation = run.conversation
     taken = live.tokens(part) + sum(
         message_tokens(message) for message in conversation.messages[live.end :]

@@ -1,7 +1,7 @@
 """Choose where to cut a history, and shorten its old results: pure functions of the messages and the tokens available.
 
 A cut is between whole steps, so calls stay with their results. Old results are shortened first. Only if that is not
-enough, the messages before the cut are left out and a summary replaces them.
+enough, a summary replaces the messages before the cut.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def shorter(result: ToolResult, length: int) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The part of a history that may be cut: from `begin`, where it was cut last, to `end`.
+    """The part of a history that may be cut: from `begin`, the last cut, to `end`.
 
-    `before` is what was compacted last, whose message stands at `place`; `asked` is the place of the question that is
-    being answered, None if it stands behind the end.
+    `before` is the last compaction, in the message at `place`; `asked` is the position of the current question, None if
+    it comes after the end.
     """
 
     messages: Sequence[Message]
@@ -79,7 +79,7 @@ class Live:
     def of(
         cls, messages: Sequence[Message], end: int, place: int | None, asked: int | None
     ) -> Live:
-        """Up to the end, in which the last `Compacted` stands at this place, if there is any."""
+        """Return the part up to the end; the last `Compacted` in it, if any, is at this position."""
         before = None
         if place is not None:
             before = compacted_in(messages[place])
@@ -91,7 +91,7 @@ class Live:
 
     @property
     def summary(self) -> str:
-        """What stands for all that was cut off so far."""
+        """The summary of all messages that were cut off so far."""
         if self.before is not None:
             return self.before.summary
         return ""
@@ -131,9 +131,9 @@ class Live:
         is_cut: bool = False,
         anew: bool = True,
     ) -> Compacted:
-        """What is said of it if all before the cut is left out, but for the question and pinned messages.
+        """Return the compaction that leaves out all messages before the cut, except the question and pinned messages.
 
-        Not `anew`: what was sent already is sent as it was.
+        Not `anew`: messages that were already sent stay unchanged.
         """
         known = {
             result.call_id: result
@@ -184,7 +184,7 @@ class Live:
         return tuple(sorted(at for at in stays if at < cut))
 
     def _used(self) -> tuple[str, ...]:
-        """The tools that were found, of which a call was made, in the order of their last calls."""
+        """Return the found tools that were called, in the order of their last calls."""
         found = set[str]()
         called: dict[str, None] = {}
         for message in self.messages[: self.end]:
@@ -197,12 +197,12 @@ class Live:
         return tuple(name for name in called if name in found)
 
     def tokens(self, part: Compacted) -> int:
-        """Estimated, of what is sent of the messages up to the end if this is said at it."""
+        """Return the estimated tokens of the sent messages up to the end, with this compaction at the end."""
         placed = [*self.messages[: self.end], Message("user", (part,))]
         return sum(map(message_tokens, front(placed, self.end, part)))
 
     def results(self, start: int, end: int, length: int) -> list[ToolResult]:
-        """Those results, from one place to another, that are longer, with their beginnings; pinned ones stay."""
+        """Return the longer results between two positions, shortened to `length`; pinned messages stay."""
         return self._shorter(
             (at for at in range(start, end) if not is_pinned(self.messages[at])), length
         )
@@ -224,8 +224,11 @@ class Live:
 
 
 def with_short_answers_to_come(live: Live, tokens: int, limit: int) -> Compacted | None:
-    """What was sent so far as it was, and of the results that nobody answered so much that they take no more tokens
-    than that, and all together no more than the limit; None if that is not what is wrong, or not enough."""
+    """Shorten the unanswered results to at most `tokens`, and all messages to at most `limit`.
+
+    Messages that were sent before stay unchanged. Return None if the unanswered results are not the problem, or if that
+    does not suffice.
+    """
     waiting = _unanswered(live, list(live.steps()))
     messages = live.messages[waiting : live.end]
     if sum(map(message_tokens, messages)) <= tokens:
@@ -242,7 +245,7 @@ def with_short_answers_to_come(live: Live, tokens: int, limit: int) -> Compacted
 
 
 def with_short_results(live: Live, tokens: int) -> Compacted:
-    """All that is sent now, with those results shortened that stand before the last steps of so many tokens."""
+    """Return all messages sent now, with the results before the last steps of so many tokens shortened."""
     return live.part(
         live.begin,
         live.results(live.begin, tail_of(live, tokens), OLD_LENGTH),
@@ -251,7 +254,10 @@ def with_short_results(live: Live, tokens: int) -> Compacted:
 
 
 def tail_of(live: Live, tokens: int) -> int:
-    """Where the last steps begin that fit into so many tokens; the calls whose results nobody answered are in it."""
+    """Return the start of the last steps that fit into so many tokens.
+
+    The calls whose results are unanswered always belong to these steps.
+    """
     known = {
         result.call_id: result
         for result in (live.before.shortened if live.before else ())
@@ -281,7 +287,7 @@ def _with(message: Message, known: dict[str, ToolResult]) -> Message:
 
 
 def _unanswered(live: Live, steps: Sequence[tuple[int, int]]) -> int:
-    """Where the last answer with calls begins, if the next one goes on from there."""
+    """Return the start of the last answer with calls if the model has not answered their results; else the end."""
     if live.asked is not None:
         for begin, end in reversed(steps):
             if live.messages[begin].role == "assistant":
@@ -294,8 +300,10 @@ def _unanswered(live: Live, steps: Sequence[tuple[int, int]]) -> int:
 def shortest(
     live: Live, cut: int, summary: str, aim: int, *, is_cut: bool = False
 ) -> Compacted:
-    """All before the cut left out, and of what stays so many results shortened, so far, that it fits; or as far as can
-    be. Results that were answered are shortened first, those that are pinned last: they are kept whole elsewhere."""
+    """Leave out all messages before the cut, and shorten results of the rest until it fits, or as far as possible.
+
+    Answered results are shortened first, pinned ones last: the store has them in full.
+    """
     waiting = max(_unanswered(live, list(live.steps())), cut)
     part = live.part(cut, (), summary, is_cut=is_cut)
     long = 10**9

@@ -26,7 +26,7 @@ _SERVER_TOOLS = frozenset[str]().union(*SERVER_TOOLS.values())
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a request was estimated to take, and what its provider counted; nothing is known of the first one."""
+    """The estimated size of a request and its provider's count; both 0 before the first request."""
 
     estimated: int = 0
     counted: int = 0
@@ -36,9 +36,9 @@ class Measure:
         return (self.counted + PRIOR_TOKENS) / (self.estimated + PRIOR_TOKENS)
 
     def counted_for(self, estimate: float) -> int:
-        """Return what the provider will count for a request of so many estimated tokens.
+        """Return the tokens that the provider will count for a request of so many estimated tokens.
 
-        A server that reports too little, or nothing of what it read from a cache, cannot make a long request short.
+        A server that reports too little, or omits tokens read from a cache, cannot make a long request short.
         """
         expected = self.counted + (estimate - self.estimated) * self._ratio
         return max(
@@ -68,9 +68,11 @@ class Measure:
 def measured(
     conversation: Conversation, model: str, fixed: Callable[[Sequence[str]], int]
 ) -> Measure:
-    """By the last answer of this model that tells it. `fixed` estimates the system prompt with tools of these names.
+    """Measure by the last answer of this model that reports a count.
 
-    Where a provider ran tools of its own it counted the conversation more than once.
+    `fixed` estimates the system prompt with tools of these names.
+
+    A provider that ran its own tools counted the conversation more than once.
     """
     for step in islice(reversed(conversation.steps), LOOKED_AT):
         if _tells(step, conversation.messages, model):

@@ -1,7 +1,7 @@
-"""The summary of a part of a conversation: asked of its model, with the same beginning as any request of it.
+"""Request the summary of a part of a conversation from its model, with the same beginning as its other requests.
 
-So the provider has most of it in its cache. What is too long for one request is told as text, piece by piece, each with
-the summary of what came before it.
+So the provider has most of it in its cache. A part that is too long for one request is sent as text, piece by piece,
+each with the summary of the previous ones.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _OF_THE_ANSWER = (
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The words, "" if there are none; `why` says why not, in one printable line. `usage` is what asking took."""
+    """The text of a summary, or ""; `why` is then the reason, in one printable line. `usage` is that of the request."""
 
     text: str
     why: str = ""
@@ -78,10 +78,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class SummaryWanted:
-    """What a summary is to be like: of at most `tokens`, in an answer of at most `answer`.
+    """The wanted summary: at most `tokens` long, in an answer of at most `answer` tokens.
 
     `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
-    the summary of what came before `messages`, and `piece` how many tokens of them are told at once.
+    the summary of the messages before `messages`, and `piece` the number of their tokens that one request contains.
     """
 
     as_sent: ModelRequest | None
@@ -94,8 +94,10 @@ class SummaryWanted:
 
 
 async def summarised(asked: SummaryWanted, run: AgentRun) -> Summary:
-    """The summary, by the first way that works. Raises what has nothing to do with how it is asked: `LimitError`,
-    `CredentialsError`, and a `ModelError` that may pass."""
+    """Return the summary, by the first form of request that works.
+
+    Raises errors that another form cannot avoid: `LimitError`, `CredentialsError`, and a `ModelError` that may pass.
+    """
     usage = Usage()
     note = summary_note(asked.keep, words=max(asked.tokens * 2 // 3, 60))
     why = "the model gave none"
@@ -130,7 +132,7 @@ def _why(error: ModelError) -> str:
 
 
 def cleaned(text: str, tokens: int) -> str:
-    """A model's summary as it may stand in a request, of about so many tokens at most, in whatever script."""
+    """Return a model's summary in a form that is safe in a request, of about so many tokens at most, in any script."""
     text = text.strip()[: tokens * 5]
     size, most = text_tokens(text), tokens * 1.25
     return for_model(
@@ -214,7 +216,7 @@ async def _in_pieces(
 
 
 def transcript(messages: Sequence[Message], most: int) -> str:
-    """The messages as text, of at most so many characters: each part is cut until all of them fit."""
+    """Return the messages as text, of at most so many characters: each part is cut until all fit."""
     text = ""
     for length in (4_000, 1_000, 250, 60):
         text = "\n".join(

@@ -122,7 +122,9 @@ def _selected(
         isinstance(segment, JSONPathRecursiveDescentSegment),
     )
     if not is_deep and len(selectors) == 1 and isinstance(selectors[0], NameSelector):
-        name = selectors[0].name  # most of them, so without a generator for each value
+        name = selectors[
+            0
+        ].name  # the most common case, so without a generator for each value
         for value in values:
             budget.step()
             if isinstance(value, dict) and name in value:

@@ -83,7 +83,7 @@ def glance(text: str) -> Data:
     if head[:1] not in ("{", "[") or _is_json(head.partition("\n")[0]):
         return replace(read_data(whole_lines), is_sample=True)
     if text.count("{") + text.count("[") > MAX_CONTAINERS or parts > MAX_ITEMS:
-        return read_data(text)  # which says so without parsing it
+        return read_data(text)  # which reports it without parsing
     from pydantic_core import from_json
 
     try:

@@ -158,7 +158,7 @@ def _by_pattern(output: LargeOutput, pattern: str, start: int, limit: int) -> _F
         raise InputError(f"pattern: {error}; search for words instead") from None
     text, found, clock, first = output.text, _Found(), _Clock(), start
     while start < len(text) and found.stopped is None:
-        # In pieces, of whole lines where they are not long: what takes all the time of the first is no good pattern.
+        # In pieces, of whole lines if they are short: a pattern that uses up the time of the first is no good.
         end = text.find("\n", start + _STEP, start + 2 * _STEP) + 1 or min(
             start + 2 * _STEP, len(text)
         )
@@ -197,7 +197,7 @@ def _match_in(
             text, start, end, concurrent=True, timeout=max(clock.left, 0.001)
         ):
             if match.end() in (match.start(), cut):
-                continue  # matches nothing, everywhere; or may go on in the next piece
+                continue  # matches nothing, everywhere; or may continue in the next piece
             if len(found.places) == limit:
                 found.stopped = match.start()
                 return

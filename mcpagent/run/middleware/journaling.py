@@ -61,7 +61,7 @@ class Journal(Middleware):
     async def around_question(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """Write the call before a person is asked about it, who may take long."""
+        """Write the call before the question to a person, who may take long."""
         if not await is_written(run):
             call.refuse(_NOT_WRITTEN, "cancelled")
         yield

@@ -74,7 +74,7 @@ class Limiting(Middleware):
 
     @asynccontextmanager
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
-        """Refuse a call over the limit at once, so that no person is asked about it."""
+        """Refuse a call over the limit at once, without a question to a person."""
         if call.tool is not None and call.answer is None:
             _refuse_over_limit(run, call)
         yield
@@ -83,7 +83,7 @@ class Limiting(Middleware):
     async def around_question(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """Stop the clock while a person decides; ask nobody about a call that other calls left no room for."""
+        """Stop the clock while a person decides; skip the question for a call over the limit after others."""
         _refuse_over_limit(run, call)
         with run.asking_a_person():
             yield

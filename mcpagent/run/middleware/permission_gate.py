@@ -254,7 +254,7 @@ def waiting_calls(
     session: str,
     inner: Mapping[str, PendingCall],
 ) -> list[PendingCall]:
-    """Return a session's open calls, each made from the history and its tool as they are now.
+    """Return a session's open calls, each made from the history and its current tool.
 
     `inner` are the calls of programs by ID: each takes the place of the call that runs its program.
     """

@@ -1,4 +1,4 @@
-"""A model that repeats its calls, or whose calls keep failing, is told so; then it has to answer."""
+"""Warn a model that repeats its calls, or whose calls keep failing; then make it answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_RUN = "This call was not run: an answer without further calls was asked for
 
 
 class Repetition(Middleware):
-    """Count the calls of a run that are like earlier ones, and stop a run that goes on with them."""
+    """Count the calls of a run that are like earlier ones, and stop a run that continues them."""
 
     @asynccontextmanager
     async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
@@ -28,7 +28,7 @@ class Repetition(Middleware):
     async def around_calls(
         self, run: AgentRun, batch: CallBatch
     ) -> AsyncIterator[None]:
-        """Refuse calls that repeat what the model was told not to repeat; count all others."""
+        """Refuse calls that the model was warned not to repeat; count all others."""
         repeats = run.tally.repeats
         if not batch.is_resumed and repeats.goes_on_with(batch.calls):
             run.conversation.close_open_calls(_NOT_RUN)

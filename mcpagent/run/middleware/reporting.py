@@ -19,7 +19,7 @@ from mcpagent.values.messages import ToolsChanged, ToolsShown
 
 
 class Reporting(Middleware):
-    """Report each call when it is made and when it has a result, and the end of the run."""
+    """Report each call when the model makes it and when it has a result, and the end of the run."""
 
     @asynccontextmanager
     async def around_run(self, run: AgentRun) -> AsyncIterator[None]:

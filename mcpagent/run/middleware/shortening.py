@@ -17,7 +17,7 @@ class Shortening(Middleware):
 
     @asynccontextmanager
     async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
-        """Compact the conversation if the request would be too long, or was. Then it is made again.
+        """Compact the conversation if the request would be too long, or was. Then build the request again.
 
         A prompt that is too long by itself is removed: it can never be answered, and would block the next one.
         """

@@ -10,8 +10,10 @@ _FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)```", re.DOTALL)
 
 
 def document_in(text: str) -> Any:
-    """The JSON of the whole text, or of its only code block. Raises `ValueError` if that is none, also for numbers
-    that JSON does not have."""
+    """Return the JSON value of the whole text, or of its only code block.
+
+    Raises `ValueError` if it is invalid, also for numbers that JSON does not have.
+    """
     try:
         return _loaded(text)
     except ValueError:
@@ -28,7 +30,7 @@ def _loaded(text: str) -> Any:
 
 
 def partial_document(text: str) -> Any:
-    """What a text that breaks off says so far, its last string as far as it goes; None if that is nothing."""
+    """Return the JSON value of a text that breaks off, its last string as far as it goes; None for no value."""
     from pydantic_core import from_json
 
     begun = text.lstrip()

@@ -1,4 +1,4 @@
-"""The answer that ends a run, judged by what it is to be: it is asked for once more if it does not fit."""
+"""Validate the answer that ends a run against its output type; request it once more if it does not match."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ MUCH_TEXT = 50_000
 
 @dataclass(slots=True)
 class LastAnswer:
-    """Follows one run. `was_asked_again`: there is one repair round, also if another process began it. `is_reminded`:
-    a model that only talks of calling a tool is not told so any more. `is_excused`: nor is one that only apologises."""
+    """The last answer of a run.
+
+    `was_asked_again`: there is one repair round, also if another process began it. `is_reminded`: a model that only
+    writes about calling a tool was already reminded. `is_excused`: so was one that only apologises.
+    """
 
     spec: OutputSpec | None
     was_asked_again: bool = False
@@ -45,13 +48,13 @@ class LastAnswer:
 
     @property
     def format(self) -> OutputFormat | None:
-        """What requests carry."""
+        """The output format that requests carry."""
         if self.spec is not None:
             return self.spec.format
         return None
 
     async def fits(self, response: ModelResponse) -> bool:
-        """Reads the answer; whether it is what it was to be. One that is cut off, or refused, is none."""
+        """Read the answer; True if it matches the output type. An answer that is cut off or refused does not."""
         self.reading = None
         if self.spec is None or response.stop in ("length", "refusal"):
             return False
@@ -64,14 +67,14 @@ class LastAnswer:
         return not self.reading.problems
 
     def ask_again(self) -> str:
-        """What to tell the model of what was read, which has one more try; "" if the answer is taken as it is."""
+        """Return the note on the answer for the model, which has one more try; "" if the answer is accepted."""
         if self.reading is None or not self.reading.problems or self.was_asked_again:
             return ""
         self.was_asked_again = True
         return misfit_note([str(problem) for problem in self.reading.problems])
 
     def told(self, answer: str, stop: StopReason) -> dict[str, Any]:
-        """What there is to tell of the end: the answer as text, why it ended, the value or what is wrong with it."""
+        """Return the fields of the end event: the answer as text, the stop reason, the value or its problems."""
         if stop != "calls_pending":
             reading = self.reading
         else:
@@ -93,8 +96,10 @@ class LastAnswer:
 
 
 def typed_answer(finished: RunFinished, spec: OutputSpec | None) -> Any:
-    """What the run came to, in the form that was asked for; without one, its text. Raises `OutputError`, and
-    `LimitError` if a limit ended the run before there was anything of that form, or any text."""
+    """Return the output of the run in the requested type; without a type, its text.
+
+    Raises `OutputError`, and `LimitError` if a limit ended the run before there was a value of that type, or any text.
+    """
     if finished.has_output:
         if spec is not None:
             return finished.output
@@ -132,7 +137,7 @@ def no_output(stop: StopReason, problems: Sequence[Any], answer: str) -> OutputE
 
 
 def told_to_caller(finished: RunFinished, label: str, *, has_type: bool) -> ToolOutput:
-    """What came of an agent that was called as a tool, for whoever called it."""
+    """Return the result of an agent that was called as a tool, for its caller."""
     if finished.pending:
         names = ", ".join(f'"{request.tool}"' for request in finished.pending)
         text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."

@@ -1,8 +1,7 @@
-"""`OutputSpec`: what an answer is to be, as a pure value: its schema, and how a text becomes the value or a problem.
+"""`OutputSpec`: the specification of an answer: its schema, and the conversion of a text to a value or a problem.
 
 Types are read by pydantic's `TypeAdapter`, its validators and defaults count; a JSON Schema is checked as arguments of
-tools are, in bounded time. The form that models are asked for is always that of an object: anything else stands in
-its `result`.
+tools are, in bounded time. The format requested from models is always an object: any other value is in its `result`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _TAKEN = "a type (a pydantic model, dataclass, TypedDict, enum, list, union ...)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a text came to: a value, or, by field, why it is none. `document` is the value as JSON data."""
+    """The value read from a text or, by field, its problems. `document` is the value as JSON data."""
 
     value: Any = None
     document: Any = None
@@ -48,10 +47,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """What an answer is to be. `format` is what models are asked for, `schema` that of the value itself.
+    """The specification of an answer. `format` is the format requested from models, `schema` that of the value itself.
 
-    `is_wrapped`: the value stands in the object's `result`. `check` makes the value of JSON data that is the value's
-    own, and raises nothing.
+    `is_wrapped`: the value is in the object's `result`. `check` makes the value of JSON data that is the value's own,
+    and raises nothing.
     """
 
     format: OutputFormat
@@ -72,7 +71,7 @@ class OutputSpec:
         return self.of_document(document)
 
     def of_document(self, document: Any) -> Reading:
-        """The value of the JSON data, as it was asked for or as the value alone, whichever fits."""
+        """Return the value of the JSON data, in the requested form or as the bare value, if either fits."""
         inner = document
         if (
             self.is_wrapped
@@ -82,7 +81,7 @@ class OutputSpec:
             inner = document[RESULT]
         found = self.check(inner)
         if found.problems and (fewer := without_nulls(self.schema, inner)) != inner:
-            # In a strict schema nothing can be left out: null stands for that.
+            # A strict schema has no optional keys: null marks a missing value.
             again = self.check(fewer)
             if not again.problems:
                 found = again
@@ -93,7 +92,7 @@ class OutputSpec:
         return found
 
     def partial(self, text: str) -> Any:
-        """As much of the value as a text says so far, as JSON data; None if it says nothing yet."""
+        """Return the part of the value that has arrived so far, as JSON data; None if there is nothing yet."""
         document = partial_document(text)
         if self.is_wrapped and isinstance(document, dict):
             if document.keys() <= {RESULT}:
@@ -114,7 +113,7 @@ def output_spec(output_type: Any) -> OutputSpec:
 
 
 def spec_from_json(data: Mapping[str, Any]) -> OutputSpec:
-    """The spec as it was kept: by its schema alone, whatever type it was made of."""
+    """Return the stored specification: by its schema alone, without the type it was made from."""
     return _spec(
         dict(data["schema"]),
         str(data["name"]),
@@ -124,7 +123,7 @@ def spec_from_json(data: Mapping[str, Any]) -> OutputSpec:
 
 
 def spec_to_json(spec: OutputSpec) -> dict[str, Any]:
-    """What `spec_from_json` reads."""
+    """Return the data that `spec_from_json` reads."""
     return {
         "name": spec.format.name,
         "description": spec.format.description,
@@ -157,7 +156,7 @@ def _of_schema(schema: dict[str, Any]) -> OutputSpec:
         text = json.dumps(schema, allow_nan=False)
         problems(
             schema, None
-        )  # what no answer could be checked against is told before one is paid for
+        )  # an unusable schema is reported before an answer costs money
     except UncheckedError as error:
         raise InputError(
             f"output_type: no JSON Schema that can be used: {error}"
@@ -166,7 +165,7 @@ def _of_schema(schema: dict[str, Any]) -> OutputSpec:
         raise InputError(
             f"output_type: no JSON Schema, which is JSON data: {safe_line(str(error), 120)}"
         ) from None
-    own: dict[str, Any] = json.loads(text)  # nobody changes it afterwards
+    own: dict[str, Any] = json.loads(text)  # never changed afterwards
     title, described = own.get("title"), own.get("description")
     return _spec(
         own,
@@ -293,8 +292,10 @@ def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """An object with the schema as its `result`; definitions stand at the root, and all references lead where they
-    led."""
+    """Return an object schema with the schema as its `result`.
+
+    Definitions move to the root, and all references keep their targets.
+    """
     hoisted = {
         name: schema[name]
         for name in ("$defs", "definitions")

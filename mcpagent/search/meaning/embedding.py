@@ -139,7 +139,7 @@ class StaticEmbedder:
         return len(self._tokens(word))
 
     def _tokens(self, text: str) -> list[int]:
-        """Return the token numbers of the text. Words are tokenized once: the tokenizer never joins two of them."""
+        """Return the token numbers of the text. Words are tokenized once: the tokenizer never joins two words."""
         if len(self._words) > _MAX_WORDS:
             self._words = {}
         words, known, found = text.split(), self._words, list[int]()

@@ -229,7 +229,7 @@ def _tensors(path: Path) -> dict[str, Matrix]:
 
 
 def _one_thread() -> contextlib.AbstractContextManager[Any]:
-    """Keep the matrix products in this thread, if that can be told: for short texts a second one costs more."""
+    """Keep the matrix products in this thread, if that can be set: for short texts a second one costs more."""
     if find_spec("threadpoolctl") is None:
         return contextlib.nullcontext()
     return _limits()

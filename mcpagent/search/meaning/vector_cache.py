@@ -75,7 +75,9 @@ class VectorCache:
         connection = sqlite3.connect(self._path, timeout=2.0)
         try:
             connection.execute(_SCHEMA)
-        except BaseException:  # no database, or a locked one: nobody else will close it
+        except (
+            BaseException
+        ):  # no database, or a locked one: nothing else will close it
             connection.close()
             raise
         return contextlib.closing(connection)

@@ -342,7 +342,7 @@ class Vectors:
             )
         except EmbeddingError:
             raise
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the search goes on without it
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the search works without it
             raise EmbeddingError(
                 f"{embedder_name(embedder)}: {type(error).__name__}: {error}"
             ) from None

@@ -127,7 +127,7 @@ def _is_users(found: os.stat_result, path: Path | str) -> bool:
     if sys.platform == "win32":
         return True
     user = os.geteuid()
-    # In a container root often has the folder of a user from outside: there that user's files are meant.
+    # In a container root often has the folder of a user from outside: there the files belong to that user.
     if user:
         owners = {0, user}
     else:

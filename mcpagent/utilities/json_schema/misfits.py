@@ -35,7 +35,7 @@ class Misfit(NamedTuple):
         return self._replace(path=(step, *self.path))
 
     def text(self) -> str:
-        """Return the words for the most telling part, without the place."""
+        """Return the text of the most informative part, without the path."""
         last = None
         if self.words.endswith("{}"):
             last = len(self.shown) - 1
@@ -78,7 +78,7 @@ def _relevance(misfit: Misfit) -> tuple[Any, ...]:
 
 
 def shown(value: Any, room: int) -> str:
-    """Return the value as Python writes it, cut where it gets long; what is cut off is never looked at."""
+    """Return the value as Python writes it, cut to a bounded length; the part beyond is never read."""
     if isinstance(value, LeftOver):
         return f"{_cut(_joined(value.items, room), room)} {'was' if len(value.items) == 1 else 'were'}"
     return _cut(_shown(value, room), room)

@@ -88,7 +88,7 @@ class Check:
         self._patience: Patience | None = None
 
     def spend(self, steps: int) -> None:
-        """Count steps before they are taken. Raises `TooLongError` beyond the limit."""
+        """Count steps in advance. Raises `TooLongError` beyond the limit."""
         self._left -= steps
         if self._left < 0:
             raise TooLongError(f"checking takes more than {self._limits.steps:,} steps")

@@ -126,7 +126,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
     ),
     **dict.fromkeys(("minContains", "maxContains"), _is_count),
     **dict.fromkeys(("minimum", "maximum"), _is_number),
-    # In draft 4 they say whether `minimum` and `maximum` are meant without the number itself.
+    # In draft 4 they make `minimum` and `maximum` exclude the number itself.
     **dict.fromkeys(
         ("exclusiveMinimum", "exclusiveMaximum"),
         lambda rule: isinstance(rule, int | float),

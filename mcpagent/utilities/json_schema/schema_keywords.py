@@ -114,7 +114,7 @@ def _is_no_multiple(value: float, rule: float) -> bool:
             return value % rule != 0
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
             return False
-        # 0.3 is a multiple of 0.1 as it is written, not as it is stored.
+        # 0.3 is a multiple of 0.1 in decimal, but not in binary.
         return (Fraction(repr(value)) / Fraction(repr(rule))).denominator != 1
     except (ValueError, OverflowError):  # infinity, or no number
         return True

@@ -1,7 +1,6 @@
-"""Arguments that are not what they should be: one line for who passed them, and the wrong value itself kept out of it.
+"""Report arguments of wrong types: one line for the caller, without the wrong value itself.
 
-`expect` is for a rule of its own, `checked` and `expect_fields` for what the annotations of a function or a dataclass
-say already.
+`expect` is for a separate rule, `checked` and `expect_fields` for the annotations of a function or a dataclass.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ def expect(
     error: type[McpAgentError] = ConfigError,
     hint: str = "",
 ) -> None:
-    """Raises `error` unless the value is of one of these kinds (types, as `isinstance` takes them) and `holds`.
+    """Raise `error` unless the value is of one of these kinds (types, as `isinstance` accepts them) and `holds`.
 
-    True and False are no numbers unless `bool` is named, and a class is not taken for what it would make.
+    True and False are no numbers unless `bool` is named, and a class does not count as its instance.
     """
     if isinstance(kinds, tuple):
         named = kinds
@@ -63,7 +62,7 @@ def expect(
 
 
 def expect_function(place: str, value: object, *parameters: str) -> None:
-    """Raises `ConfigError` unless this can be called with so many arguments, as far as it says what it takes."""
+    """Raise `ConfigError` unless this can be called with so many arguments, if its signature is known."""
     said = f"a function ({', '.join(parameters)})"
     expect(place, value, Callable, said)
     try:
@@ -108,7 +107,7 @@ def _got(value: object, *, is_wrong_type: bool = True) -> str:
         if is_wrong_type:
             return f"{type(value).__name__} {value!r:.60}"
         return f"{value!r:.60}"
-    return type(value).__name__  # whatever else it is may hold secrets
+    return type(value).__name__  # other text may hold secrets
 
 
 # -- checking it against the annotations, which say it already --------------------------------------------------------
@@ -145,9 +144,9 @@ def expect_arguments(
     given: Mapping[str, Any],
     error: type[McpAgentError] = ConfigError,
 ) -> None:
-    """Raises `error` for an argument that is not what the function's annotation says; `label` stands before its name.
+    """Raise `error` for an argument that does not match the function's annotation; `label` precedes its name.
 
-    Arguments that it does not have are left to Python.
+    Python reports arguments that the function does not have.
     """
     kinds = _annotations(function)
     for name, value in given.items():
@@ -191,9 +190,9 @@ def expect_fields(
 def expect_kind(
     place: str, value: object, kind: Any, error: type[McpAgentError] = ConfigError
 ) -> None:
-    """Raises `error` unless the value is what an annotation says, as far as it shows without calling anything.
+    """Raise `error` unless the value matches an annotation, as far as that shows without calling anything.
 
-    Lists and tuples stand for one another, and a text for neither of them.
+    Lists and tuples are interchangeable, and a text is neither.
     """
     misfit = _misfit(value, kind)
     if misfit is None:
@@ -221,17 +220,15 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 
 def _misfit(value: Any, kind: Any) -> tuple[str, Any, Any] | None:
-    """Where in the value something else stands than the annotation says, what that is, and what should be there."""
+    """Return the path of the value that does not match the annotation, the value, and the expected type, or None."""
     if type(value) is kind and kind is not float:
         return None
     shape, origin, options = _taken_apart(kind)
     if shape == "union":
-        if (
-            type(value) in options and type(value) is not float
-        ):  # as each of them would say
+        if type(value) in options and type(value) is not float:  # as each option would
             return None
         misfits = [_misfit(value, option) for option in options]
-        # What is inside is told rather than that it is not the other kind.
+        # Report the misfit inside rather than that it is not the other kind.
         deeper = [misfit for misfit in misfits if misfit is not None and misfit[0]]
         if None in misfits:
             return None
@@ -253,7 +250,7 @@ def _misfit(value: Any, kind: Any) -> tuple[str, Any, Any] | None:
 
 @cache
 def _taken_apart(kind: Any) -> tuple[str, Any, tuple[Any, ...]]:
-    """The annotation's shape, and what it is made of."""
+    """Return the annotation's shape, and its parts."""
     origin, options = get_origin(kind), get_args(kind)
     if origin is Union or origin is UnionType:
         return "union", origin, options
@@ -275,7 +272,7 @@ def _fields(kind: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _is_one(value: Any, kind: Any) -> bool:
-    """Whether the value is of a kind without parts."""
+    """True if the value is an instance of a type without parts."""
     if kind is None or kind is NoneType:
         return value is None
     if kind is Any or not isinstance(kind, type) or _cannot_tell(kind):
@@ -285,7 +282,7 @@ def _is_one(value: Any, kind: Any) -> bool:
             isinstance(value, int | float)
             and not isinstance(value, bool)
             and value == value
-        )  # NaN is none
+        )  # NaN is no number
         return is_number and not _is_beyond_floats(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
@@ -399,14 +396,14 @@ def _evaluated(annotation: Any, names: _Names) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """A module's names, and stand-ins for those that it imports for type checkers alone."""
+    """A module's names, and placeholders for those that it imports for type checkers alone."""
 
     def __missing__(self, name: str) -> Any:
         return getattr(builtins, name, None) or _Named(name, (), {})
 
 
 class _Named(type):
-    """A class known by its name: a value of it can be there only if somebody else has loaded it."""
+    """A class known by its name: a value of it can exist only if other code has loaded it."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         return any(base.__name__ == cls.__name__ for base in type(value).__mro__)

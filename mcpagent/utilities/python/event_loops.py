@@ -1,4 +1,4 @@
-"""Work in another thread's event loop: for code that cannot await, and for code in a loop of its own (a notebook)."""
+"""Run work in another thread's event loop: for code that cannot await, and for code in its own loop (a notebook)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _M = TypeVar("_M", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 def in_own_loop(method: _M) -> _M:
-    """The method, always run in the event loop of the agent: `ask_sync` may have started it in one of its own."""
+    """Run the method always in the event loop of the agent, which `ask_sync` may have started in another thread."""
 
     @wraps(method)
     def relayed(
@@ -66,7 +66,7 @@ class ElsewhereWork(Generic[_T]):
             raise
 
     async def awaited(self) -> _T:
-        """The same for code in an event loop of its own."""
+        """Return the same for code in its own event loop."""
         outcome = asyncio.wrap_future(self._outcome)
         self._loop.call_soon_threadsafe(self._start)
         try:
@@ -95,7 +95,7 @@ class ElsewhereWork(Generic[_T]):
 
     def _give_up(self) -> None:
         self._outcome.cancel()
-        self._outcome.set_running_or_notify_cancel()  # tells who waits for it, which `cancel` alone does not
+        self._outcome.set_running_or_notify_cancel()  # notifies waiters, which `cancel` alone does not
 
     def _end(self, task: asyncio.Task[_T]) -> None:
         if task.cancelled():
@@ -107,14 +107,14 @@ class ElsewhereWork(Generic[_T]):
 
 
 async def _end_others() -> None:
-    """Cancels all other tasks of this loop, as `asyncio.run` does: whoever waits for one would wait for ever."""
+    """Cancel all other tasks of this loop, as `asyncio.run` does: code that waits for one would wait for ever."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     if others:
         ended, _ = await asyncio.wait(others, timeout=END_SECONDS)
         for task in ended:
-            _ = task.cancelled() or task.exception()  # nobody is left to be told
+            _ = task.cancelled() or task.exception()  # no waiter is left
 
 
 class BackgroundLoop:
@@ -153,9 +153,10 @@ def done_elsewhere(
     *,
     is_in_thread: bool,
 ) -> _T:
-    """What the work gives, for code that cannot await, such as `ask_sync`. Raises `AgentStateError` if it never would.
+    """Return the result of the work, for code that cannot await, such as `ask_sync`.
 
-    `is_in_thread`: the loop is a `BackgroundLoop`'s, which code in another loop may wait for.
+    Raises `AgentStateError` if the work would never end. `is_in_thread`: the loop is a `BackgroundLoop`'s, which code
+    in another loop may wait for.
     """
     running = running_loop()
     if running is loop or (running is not None and not is_in_thread):

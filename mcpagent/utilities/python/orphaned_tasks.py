@@ -16,10 +16,13 @@ _LEFT: set[asyncio.Future[Any]] = set()
 async def end_or_leave(
     working: asyncio.Future[Any], seconds: float | None, tell: Callable[[], None]
 ) -> None:
-    """Ends work whose waiter was cancelled. Raises `CancelledError`, unless it gave or raised something all the same:
-    then the waiter is no longer told that it was cancelled.
+    """End work whose waiter was cancelled.
 
-    What takes more than so many seconds to end goes on by itself, which is to be told; None: it is waited for.
+    Raises `CancelledError`, unless the work returned or raised something all the same: then the cancellation of the
+    waiter is withdrawn.
+
+    Work that takes more than so many seconds to end is orphaned, and the caller must report it; None: wait without a
+    limit.
     """
     _LEFT.add(working)
     working.add_done_callback(_forget)
@@ -34,7 +37,7 @@ async def end_or_leave(
 
 
 def times_cancelled() -> int:
-    """How often this task was asked to end so far."""
+    """Return the number of requests to cancel this task so far."""
     task = asyncio.current_task()
     if task is not None:
         return task.cancelling()

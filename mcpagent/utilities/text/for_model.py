@@ -22,9 +22,9 @@ CUT = f" [cut here: longer than {MAX_DESCRIPTION:,} characters]"
 _FENCES = ("```", "~~~")
 _LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
-# What is never kept: controls; soft hyphen, grapheme joiner and fillers, which nobody sees; marks, overrides, isolates
+# Always removed: controls; soft hyphen, grapheme joiner and fillers, which are invisible; marks, overrides, isolates
 # of direction; zero-width spaces and operators; annotations, controls of music and hieroglyphs; selectors of forms of
-# ideographs, each of which could carry a byte; the planes of private use; what Unicode says is no character.
+# ideographs, as each could carry a byte; the planes of private use; noncharacters of Unicode.
 _NEVER = (
     "\x01-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U00013430-\U0001343f"
@@ -33,7 +33,7 @@ _NEVER = (
 _BREAKS = "\v\f\x85\u2028\u2029"
 _TAGS = "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
 _HALVES = "\x00\ud800-\udfff"
-# What is kept in its place: joiners between letters of scripts that need them and between emoji, one selector after
+# Kept in their place: joiners between letters of scripts that need them and between emoji, one selector after
 # what it selects a form of. Sources: Unicode's StandardizedVariants, emoji-variation-sequences and emoji-zwj-sequences.
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe00-\ufe0f"
@@ -71,13 +71,13 @@ def _tagged(letters: str) -> str:
 
 _PLACED = _JOINERS + _SELECTORS + _MONGOLIAN_SELECTORS
 _SUSPICIOUS = _BREAKS + _NEVER + _TAGS + _HALVES + _PLACED
-# ECMA-48: CSI; OSC, DCS, SOS, PM and APC with what they hold; choices of character sets. As ESC and a letter, or as C1.
+# ECMA-48: CSI; OSC, DCS, SOS, PM and APC with their content; choices of character sets. As ESC and a letter, or as C1.
 _TERMINAL_SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]{1,2}[0-~]"
 )
-# Runs that are not surely in their place: emoji and Persian texts are full of them, and each match takes a call.
+# Runs that are not surely in their place: emoji and Persian texts have many, and each match takes a call.
 _MISPLACED = (
     f"(?<![{_PLACED}])(?!(?<=[{_EMOJIS}])(?:\ufe0f?\u200d(?=[{_EMOJIS}])|\ufe0f(?![{_PLACED}])))"
     f"(?!(?<=[{_JOINING_SCRIPTS}])[{_JOINERS}](?![{_PLACED}]))[{_PLACED}]+"
@@ -104,7 +104,7 @@ def for_model(text: str) -> str:
     for piece in _steps(text):
         clean = _cleaned(piece)
         if not changed and clean == piece:
-            same += len(piece)  # of what stays as it is no copy is made
+            same += len(piece)  # unchanged text is not copied
         else:
             if changed:
                 changed += [clean]
@@ -122,7 +122,7 @@ def _steps(text: str) -> Iterator[str]:
     removed characters that fills a whole step may be split, too; texts written by people have no such run.
     """
     has_sequences = _has_sequences(text)
-    # Between two characters that stay, whatever goes between them.
+    # Between two characters that stay, even if others between them go.
     start, between = (
         0,
         _pattern(f"[^\r{_SUSPICIOUS}](?=[{_NEVER}]{{0,100}}[^\r{_SUSPICIOUS}])"),

@@ -75,7 +75,7 @@ def compiled(pattern: str, *, any_case: bool = False) -> Pattern[str]:
         return regex.compile(pattern, flags, cache_pattern=False)
     except regex.error as error:
         raise PatternError(f"invalid regex pattern: {_reason(error)}") from None
-    except Exception as error:  # noqa: BLE001 - whatever a hostile pattern does to the engine is this pattern's error
+    except Exception as error:  # noqa: BLE001 - any failure of the engine by a hostile pattern is this pattern's error
         raise PatternError(f"the pattern failed: {type(error).__name__}") from None
 
 

@@ -254,7 +254,7 @@ def _spellings() -> tuple[str, ...]:
 
 
 def _random_values() -> tuple[str, ...]:
-    """Return the known values that are taken out of results for a model, the longest first."""
+    """Return the known values to redact in results for a model, the longest first."""
     global _random
     if _random[0] is not (known := _values):
         _random = known, tuple(sorted(filter(is_random, known), key=len, reverse=True))
@@ -376,8 +376,8 @@ def _without_beginning(text: str) -> str:
 def without_shapes(text: str) -> str:
     """Return the text without the shapes that issuers give their keys.
 
-    A long text is searched in pieces, so that other threads run in between. It is cut where no key continues: before a
-    quotation mark, or at the end of a line if it holds no private key.
+    A long text is searched in pieces, so that other threads run in between. It is cut at positions that no key spans:
+    before a quotation mark, or at the end of a line if it holds no private key.
     """
     found = _found_in(text, _MARKS)
     if not found:

@@ -1,1 +1,1 @@
-"""When a run goes on without an end: what it may take, and calls that lead nowhere."""
+"""Limits for endless runs: the resources of a run, and calls that lead nowhere."""

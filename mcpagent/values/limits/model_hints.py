@@ -18,10 +18,10 @@ _A_TOOL = re.compile(
 class ModelHints:
     """The policy for one model.
 
-    `repeats_allowed` is how often the model may repeat a call before it is told. With `loads_weak_matches`, a prompt
-    also loads tools that match it weakly. With `reminds_to_call`, a model that only writes about a tool is asked once
-    to call it. With `restates_progress`, notes restate the question, list the results so far and name what is missing,
-    and an apology after a successful call is answered once with such a note.
+    `repeats_allowed` is how often the model may repeat a call before a warning. With `loads_weak_matches`, a prompt
+    also loads tools that match it weakly. With `reminds_to_call`, a model that only writes about a tool gets one
+    reminder to call it. With `restates_progress`, notes restate the question, list the results so far and name what is
+    missing, and an apology after a successful call is answered once with such a note.
     """
 
     repeats_allowed: int = REPEATS_TOLD
@@ -40,9 +40,9 @@ SMALL_MODEL_HINTS = ModelHints(
 
 
 def tool_written_about(text: str, offered: Sequence[str]) -> str:
-    """Return which of the offered tools an answer without a call is about, such as `get_time` or "calculate()".
+    """Return the offered tool that an answer without a call is about, such as `get_time` or "calculate()".
 
-    "a tool" if the answer names none of them, "" if it is not about tools.
+    "a tool" if the answer names no tool, "" if it is not about tools.
     """
     if not offered:
         return ""

@@ -1,4 +1,4 @@
-"""The parts of a question, and which of them the calls so far say something about: plain words, no language model."""
+"""The parts of a question, and the parts that the calls so far cover: by plain words, without a language model."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def missing_parts(
 
 
 def _words(text: str) -> set[str]:
-    """Return the words that say what a text is about; plurals count as their singular."""
+    """Return the content words of a text; plurals count as their singular."""
     found = {word.lower() for word in _WORD.findall(text.replace("_", " "))}
     return {
         word.removesuffix("s") if len(word) > 3 else word for word in found - _EMPTY

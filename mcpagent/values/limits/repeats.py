@@ -41,7 +41,7 @@ _NAMED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\S*[/\\]\S*")
 
 
 def skeleton(text: str) -> str:
-    """What is the same of a text at any time: without dates, times, numbers and ids."""
+    """Return the constant part of a text: without dates, times, numbers and IDs."""
     if len(text) <= 2 * _ENDS:
         ends = text
     else:
@@ -50,7 +50,7 @@ def skeleton(text: str) -> str:
 
 
 def _if_it_stays(word: re.Match[str]) -> str:
-    """The word; "#" for one of time, and for what has a digit, as numbers, digests and ids do."""
+    """Return the word; "#" for a word of time, and for words with a digit: numbers, digests and IDs."""
     text = word[0]
     if text.isalpha() and text.lower() not in _OF_TIME:
         return text
@@ -60,8 +60,7 @@ def _if_it_stays(word: re.Match[str]) -> str:
 def kind_of_failure(
     result: ToolResult, call: ToolCall | None = None
 ) -> tuple[str, str]:
-    """In which way a call failed, whatever it was called with: its arguments, what its words quote, and paths, say
-    nothing of that."""
+    """Return the kind of a call's failure, independent of its arguments: these, quotations and paths do not count."""
     text = _NAMED.sub("#", result.text[:500])
     for given in sorted(
         set(_words_of(call.arguments)) if call is not None else (),
@@ -108,17 +107,17 @@ class Made:
         aside = result.set_aside
         if (
             aside is not None and aside.kind in _UNREAD
-        ):  # the handle is made of the bytes
+        ):  # the handle derives from the bytes
             seen.update(aside.handle.encode())
         digest.update(seen.digest())
         return cls(call, (result.error, result.text, seen.digest()), digest.digest())
 
     def same_as(self, other: Made) -> bool:
-        """Whether nothing is different."""
+        """True if call and outcome are identical."""
         return same(self.call, other.call) and self.outcome == other.outcome
 
     def like(self, other: Made) -> bool:
-        """Whether nothing is different but what changes with time."""
+        """True if only parts that change with time differ."""
         return same(self.call, other.call) and (self.outcome[0], self.alike) == (
             other.outcome[0],
             other.alike,
@@ -126,16 +125,16 @@ class Made:
 
 
 def same(one: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls ask for the same."""
+    """True if two calls have the same tool and arguments."""
     return (one.name, one.arguments) == (other.name, other.arguments)
 
 
 @dataclass(slots=True)
 class Failing:
-    """In which way the last calls of a tool failed, and how many did so in a row.
+    """The kind of failure of a tool's last calls, and how many failed so in a row.
 
-    Of many calls in one message all may fail before the model hears of it, so it `is_told` of them first, and has
-    `tried_again` once more failed in a later message.
+    Many calls of one message may fail before the model sees it. So the model `is_told` first, and has `tried_again`
+    when a call of a later message fails too.
     """
 
     kind: tuple[str, str]
@@ -146,7 +145,9 @@ class Failing:
 
 @dataclass(slots=True)
 class Repeats:
-    """Follows the calls of one run. `reason` is what the model is told when it must answer because of them.
+    """Count repetitions among the calls of one run.
+
+    `reason` is the text for a model that must answer because of repetition.
 
     `failing` has the tools whose last calls failed.
     """
@@ -159,11 +160,11 @@ class Repeats:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any call was made."""
+        """True if any call was made."""
         return bool(self._made)
 
     def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
-        """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
+        """Count one message's calls; return the warning for a model that has just repeated itself too often."""
         row_words, knew = (
             "",
             {name for name, failing in self.failing.items() if failing.is_told},
@@ -192,7 +193,7 @@ class Repeats:
                 self.count(calls, results)
 
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
-        """Whether the model was told and goes on with the very same row, or with nothing but tools that fail."""
+        """True if the model was warned and repeats the very same row, or calls only tools that keep failing."""
         if calls and all(map(self._keeps_failing, calls)):
             self.reason = (
                 f'Your calls to "{calls[0].name}" keep failing in the same way.'
@@ -224,7 +225,7 @@ class Repeats:
         failing.tried_again = failing.tried_again or (is_told and failing.is_told)
 
     def _repeated_row(self) -> tuple[ToolCall, ...]:
-        """The shortest row that the last calls consist of, in the order in which it would go on."""
+        """Return the shortest row that the last calls consist of, in the order in which it would continue."""
         for length in range(1, LONGEST_ROW + 1):
             if self._consists_of(
                 length, self.told_after, Made.same_as

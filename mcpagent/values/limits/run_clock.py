@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 
 class RunClock:
-    """Runs from when it is made, and stands while somebody is asked."""
+    """A clock that runs from its creation, and pauses during questions to a person."""
 
     __slots__ = ("_before", "_left", "_limit", "_since", "_waits")
 
@@ -30,17 +30,17 @@ class RunClock:
 
     @property
     def is_up(self) -> bool:
-        """Whether what is `limited` by it is being ended, or was."""
+        """True if the work that it limits is being ended, or was."""
         return self._limit is not None and self._limit.expired()
 
     def stop(self) -> None:
-        """It stands from now on."""
+        """Stop the clock for good."""
         self._before = self.seconds
         self._waits += 1
 
     @contextmanager
     def standing(self) -> Iterator[None]:
-        """While somebody is asked, several at a time too: it stands, and nothing is ended."""
+        """Pause the clock during a question, also several at a time; no work is ended meanwhile."""
         if not self._waits:
             self._before = self.seconds
         self._waits += 1
@@ -55,7 +55,7 @@ class RunClock:
 
     @asynccontextmanager
     async def limited(self, seconds: float | None) -> AsyncIterator[None]:
-        """Cancels what stands in it once the clock shows more than `seconds`, and raises `TimeoutError` then."""
+        """Cancel the work in this context once the clock shows more than `seconds`, and raise `TimeoutError`."""
         if seconds is None:
             yield
             return
@@ -76,7 +76,7 @@ class RunClock:
         self._set()
 
     def _set(self) -> None:
-        """The end, as far ahead as there are seconds left; none while it stands."""
+        """Set the deadline by the remaining seconds; no deadline while the clock is paused."""
         if self._limit is None or self._limit.expired():
             return
         now = asyncio.get_running_loop().time()

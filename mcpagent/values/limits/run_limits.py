@@ -1,4 +1,4 @@
-"""`Limits`: what a run, or a whole session, may take; which of them is used up, and how that is told."""
+"""`Limits`: the limits of a run or a whole session, the check if one is used up, and the text for that."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ MOST_CALLS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run, or all runs of a session together, may take; None: as much as it needs.
+    """The limits of a run, or of all runs of a session together; None: no limit.
 
-    Agents that are called as tools count towards their caller's. `turns`: requests that are answered, 100 in a run
-    without a number of its own. `tool_calls`: calls that are run, those of programs too, but for the runtime's own
-    tools such as `search_tools`; 10,000 in a run without a number of its own. `tokens`: input and output, as the
-    provider counts them, and estimated where it does not. `dollars`: US. `seconds`: from the prompt on, without those
-    in which a person is asked about a call. Raises `ConfigError` for what allows nothing or is no number.
+    Agents that are called as tools count towards their caller's limits. `turns`: requests that are answered, 100 in a
+    run without its own number. `tool_calls`: calls that are run, those of programs too, except the runtime's own tools
+    such as `search_tools`; 10,000 in a run without its own number. `tokens`: input and output, as the provider counts
+    them, and estimated if it does not. `dollars`: US. `seconds`: from the prompt on, without the time of questions to a
+    person. Raises `ConfigError` for a limit that allows nothing or is no number.
     """
 
     turns: int | None = None
@@ -84,11 +84,11 @@ class Limits:
         )
 
     def given(self) -> dict[str, float]:
-        """What they say, by field."""
+        """Return the limits that are set, by field."""
         return {kind: most for kind in KINDS if (most := self.most(kind)) is not None}
 
     def most(self, kind: LimitKind) -> float | None:
-        """What the field of this name says."""
+        """Return the limit of this kind."""
         value: float | None = getattr(self, kind)
         return value
 
@@ -156,7 +156,7 @@ _OF: dict[LimitScope, str] = {
 def stopped_words(
     used: UsedUp, scope: LimitScope = "run", *, what: str = "", limit: str = ""
 ) -> str:
-    """Why a run ended, in one line; `what` stands behind the amount, `limit` in place of how Python has it."""
+    """Return why a run ended, in one line; `what` follows the amount, `limit` replaces the limit's name in Python."""
     kind, most, amount = used
     limit = limit or f"Limits({kind}={most!r}) {_OF[scope]}"
     if what:

@@ -158,7 +158,7 @@ def _usable_sign_in(given: Mapping[Any, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if (key := KEY_OF_SIGN_IN.get(folded(str(name)))) is not None
     }
-    # What variables stand for is known when they are used; this is a text, and an address.
+    # Values of variables are known at their use; this is a text, and an address.
     tried = _with_texts(
         keys, lambda text: re.sub(r"\$\{[^{}]*\}", "https://host/path", text)
     )
@@ -272,7 +272,7 @@ def _prepared(
         case "goose":
             return _of_goose(entry, notes)
         case "gemini":
-            # `httpUrl` goes before `url`, that before `command`; `url` alone does not say which of the two kinds it is.
+            # `httpUrl` goes before `url`, that before `command`; `url` alone does not determine the transport.
             chosen = next(
                 (key for key in ("httpUrl", "url", "command") if entry.get(key)), ""
             )
@@ -369,7 +369,7 @@ def _take_timeout(
     """Convert the bare key `timeout` to the seconds of a call."""
     if not _is_number(timeout):
         return
-    # If the client does not say: nobody waits 1000 seconds, nor 999 milliseconds.
+    # If the client names no unit: a timeout of 1000 seconds or 999 milliseconds is implausible.
     seconds = timeout * _TIMEOUT_UNITS.get(client, 0.001 if timeout >= 1000 else 1.0)
     if 0.1 <= seconds <= 86_400:
         known.setdefault(

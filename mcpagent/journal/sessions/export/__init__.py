@@ -1,6 +1,6 @@
 """A conversation as a file: JSON that can be read again, Markdown and a page of HTML for people.
 
-`transcript.py` makes one value of what a store keeps, without secrets; each form is a pure function of it.
+`transcript.py` makes one value from the stored session, without secrets; each form is a pure function of it.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ def exported(session: KeptSession, form: str, *, now: float | None = None) -> st
 
 
 def transcript_of(session: KeptSession, *, now: float | None = None) -> Transcript:
-    """Return the conversation that the files are made of; its arguments are those of `exported`."""
+    """Return the conversation that the exports contain; its arguments are those of `exported`."""
     hide_environment(os.environ)
     return Transcript.of(session, time.time() if now is None else now)

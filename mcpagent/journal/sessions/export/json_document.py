@@ -1,7 +1,6 @@
-"""A conversation as JSON that a program can read: `messages` is what `load_messages` and `agent.session` take.
+"""A conversation as JSON that a program can read: `load_messages` and `agent.session` accept `messages`.
 
-docs/sessions.md says what the fields are. What a later version adds leaves the fields that there are as they are; what
-cannot be added so gets another number.
+docs/sessions.md documents the fields. Later versions may add fields; an incompatible change gets a new version number.
 """
 
 from __future__ import annotations

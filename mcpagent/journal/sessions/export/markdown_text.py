@@ -195,7 +195,7 @@ def _more(left: int) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """As a quote, which ends where its lines do; as code if something in it could do more than stand there."""
+    """Return the text as a block quote, line by line; as a code block if Markdown in it could leave the quote."""
     if _LEAVES_A_QUOTE.search(text):
         return fenced(text, language="markdown")
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
@@ -206,7 +206,7 @@ def _plain(line: str) -> str:
 
 
 def _code(name: str) -> str:
-    """A name as it is, and no markup, link or picture."""
+    """Return a name verbatim, without effect as markup, link or picture."""
     return f"`{name.replace('`', ' ') or '(no name)'}`"
 
 

@@ -1,4 +1,4 @@
-"""What a file of a conversation is made of: questions, and the steps that answered each, with what every one took."""
+"""Content of an exported conversation: questions, the steps that answered each, and the cost of every step."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ BY_PROVIDER = "run by the provider"
 
 
 class State(NamedTuple):
-    """What became of a call, and the words for it; "" if it just gave a result."""
+    """The outcome of a call, and the words for it; "" if it simply returned a result."""
 
     outcome: Outcome
     words: str = ""
@@ -91,7 +91,7 @@ class CalledTool:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """The tools that an answer could call, where they are others than those of the answer before."""
+    """The tools that an answer could call, if they differ from those of the previous answer."""
 
     names: tuple[str, ...]
     added: tuple[str, ...]
@@ -100,7 +100,7 @@ class OfferedTools:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer of the model: a step. `step` is None in histories that were made elsewhere."""
+    """An answer of the model: a step. `step` is None in histories that were made elsewhere."""
 
     number: int
     model: str
@@ -110,20 +110,20 @@ class Answered:
 
     @property
     def has_calls(self) -> bool:
-        """Whether it is on the way to an answer."""
+        """True if the answer contains calls, so it is not the last one."""
         return any(isinstance(part, CalledTool) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What the model was told by mcpagent, not by a person."""
+    """A message to the model from mcpagent, not from a person."""
 
     parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A question and what followed; number 0 has none: it is what stands before the first."""
+    """A question and what followed; number 0 has no question: it precedes the first one."""
 
     number: int
     question: tuple[Part, ...] = ()
@@ -190,7 +190,7 @@ class Transcript:
 
     @property
     def questions(self) -> list[Turn]:
-        """The turns that somebody asked for."""
+        """The turns that have a question."""
         return [turn for turn in self.turns if turn.number]
 
     @property
@@ -215,7 +215,7 @@ class Transcript:
 
     @property
     def spent(self) -> Spent:
-        """What the runs took, also those that were taken back; of a history from elsewhere what its steps say."""
+        """The cost of all runs, rewound ones included; for a history from elsewhere, the sum of its steps."""
         run, steps = self.standing.run, self.session.steps
         spent = self.standing.spent + (run.spent if run is not None else Spent())
         if spent.usage.requests or not steps:
@@ -225,7 +225,7 @@ class Transcript:
         return Spent(usage, sum(step.dollars or 0.0 for step in steps), known)
 
     def facts(self) -> dict[str, str]:
-        """When, where, with what, and what it took, as words by name; what is not known is left out."""
+        """Return time, folder, model and cost, as texts by name; unknown facts are omitted."""
         info, calls = self.session.info, self.calls
         models = dict.fromkeys(answer.model for answer in self.answers if answer.model)
         wrong = sum(
@@ -288,7 +288,7 @@ def money_of(dollars: float, *, known: bool) -> str:
 
 
 def step_figures(step: Step) -> list[str]:
-    """What one answer took, as words."""
+    """Return the tokens, cost and seconds of an answer as words."""
     if step.dollars is None:
         cost = "cost not known"
     else:
@@ -386,7 +386,7 @@ def _called_there(ran: Ran) -> CalledTool:
 
 
 def compacted_words(part: Compacted) -> str:
-    """What the model was sent of what stands before, from there on."""
+    """Describe which earlier messages the model receives from here on."""
     parts = [
         "the messages before these were summarised"
         if part.summary
@@ -401,7 +401,7 @@ def compacted_words(part: Compacted) -> str:
 
 
 def is_news(messages: Sequence[Message], place: int) -> bool:
-    """Whether mcpagent said it: behind results or before a prompt, in words that it uses."""
+    """True if mcpagent wrote the message: after results or before a prompt, in a text that it uses."""
     message, before, after = (
         messages[place],
         messages[max(place - 1, 0)],
@@ -498,7 +498,7 @@ _FIXED = frozenset({"type", "role", "error", "protocol", "kind", "media_type"})
 
 
 def _hidden(value: _T) -> _T:
-    """The value with every text in it redacted, also keys of JSON data; images stay as they are."""
+    """The value with every text in it redacted, also keys of JSON data; images stay unchanged."""
     clean: Any = value
     match value:
         case str():
@@ -530,7 +530,7 @@ def _hidden(value: _T) -> _T:
 
 @dataclass(slots=True)
 class FileRoom:
-    """How much text of others a file still takes, in characters: no conversation makes one that nobody can open."""
+    """The characters of third-party text that an export still accepts, so that every exported file can be opened."""
 
     left: int = 20_000_000
     images_left: int = 60_000_000
@@ -538,7 +538,10 @@ class FileRoom:
     """Of answers that are read as Markdown, which takes half a minute for so much at the worst."""
 
     def cut(self, text: str, shown: int, folded: int = 0) -> tuple[str, str, int]:
-        """What of it is shown, to the end of a line if one is near, what is folded, and how much is left out."""
+        """Return the visible part, the folded part, and the number of characters left out.
+
+        The visible part ends with a line if the end of a line is near.
+        """
         shown = min(shown, self.left)
         line_end = 0
         if len(text) > shown:

@@ -1,7 +1,7 @@
-"""A conversation as one page of HTML: no script, nothing from elsewhere, and no markup of what others wrote.
+"""A conversation as one page of HTML: no script, no external resource, and no third-party markup.
 
-Every text goes through `_el`, which takes out what cannot be seen and escapes the rest; only what it made itself, and
-what `_rendered` makes of an answer's Markdown, stays as it is.
+Every text goes through `_el`, which removes invisible characters and escapes the rest. Only its own output, and the
+HTML that `_rendered` makes from an answer's Markdown, stays unchanged.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def _characters(text: str) -> str:
 
 
 def _words(text: str, room: FileRoom) -> _Html:
-    """As it was written, line by line."""
+    """Return the text verbatim, line by line."""
     return _Html(
         "".join(_cut(text.strip("\n"), room, MAX_WORDS, MAX_FOLDED_WORDS, cls="words"))
     )
@@ -408,7 +408,7 @@ def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
 
 
 def _takes(room: FileRoom, text: str) -> bool:
-    """Whether there is room for it, and it is no longer than what is read in moments."""
+    """Reserve space for the text. False if there is no space, or the text takes too long to parse as Markdown."""
     if len(text) > min(MAX_WORDS, room.left, room.markdown_left):
         return False
     room.left -= len(text)
@@ -445,7 +445,7 @@ def _reader() -> MarkdownIt:
 
 
 def _harmless(token: Token) -> None:
-    """Leaves of its attributes the address of a link; headings stand below ours."""
+    """Remove all attributes except the address of a link; put headings below ours."""
     href = str(token.attrs.get("href", ""))
     start = token.attrs.get("start")
     token.attrs, token.info, token.meta = {}, "", {}
