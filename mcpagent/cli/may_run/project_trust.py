@@ -172,16 +172,16 @@ def _own_code(allowed: Iterable[Description]) -> Iterator[str]:
 
 
 def _model_of_project(options: Options) -> list[Description]:
-    """Return the model that a project's settings choose, if it is of another provider than the person's own."""
+    """Return the model that a project's settings choose, if it sends elsewhere than the person's own."""
     if options.model is None or options.model_file is None:
         return []
-    from mcpagent.models.resolve import default_spec, providers_of
+    from mcpagent.models.resolve import default_spec, receivers_of
 
-    providers = providers_of(options.model)
-    if providers <= providers_of(options.own_model or default_spec(options.environ)):
+    receivers = receivers_of(options.model)
+    if receivers <= receivers_of(options.own_model or default_spec(options.environ)):
         return []
     source = str(options.model_file)
-    facts = (Fact("sends the conversation to", ", ".join(sorted(providers))),)
+    facts = (Fact("sends the conversation to", ", ".join(sorted(receivers))),)
     return [
         Description(
             "model",
