@@ -159,15 +159,12 @@ def _changes(changed: Sequence[str]) -> list[str]:
 
 
 def _own_code(allowed: Iterable[Description]) -> Iterator[str]:
-    """Yield the servers of a project that run a file of its folder: to edit it is the person's own business."""
+    """Yield the servers of a project whose program is a file of its folder: to edit it is the person's own business."""
     for item in allowed:
-        folder = os.path.dirname(item.place)
-        inside = (
-            path for path in item.paths if len(path) < 1_000 and os.path.isfile(path)
-        )
-        if item.kind == "server" and any(
-            Path(os.path.realpath(path)).is_relative_to(folder) for path in inside
-        ):
+        if item.kind != "server" or not os.path.isfile(item.program):
+            continue
+        program = Path(os.path.realpath(item.program))
+        if program.is_relative_to(os.path.dirname(item.place)):
             yield item.name
 
 
