@@ -8,6 +8,7 @@ denials.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -113,6 +114,11 @@ def read_settings(
         )
     files = [(own, not is_nobody_elses(own))]
     files += [(above / PROJECT_FILE, True) for above in project_folders(folder)]
+    warnings += [
+        f"{path}: is no file that can be read, so nothing in it counts, no deny either; replace it with a file"
+        for path, _ in files
+        if os.path.lexists(path) and not path.is_file()
+    ]
     files = [(path, is_project) for path, is_project in files if path.is_file()]
     for path, is_project in files:
         for setting in _settings_of(path, is_project=is_project):
