@@ -238,8 +238,13 @@ def _checked(setting: Setting, option: Settable) -> Setting:
     if option.param.multiple and isinstance(value, str):
         value = [value]
     place = f"{setting.file}:{setting.line}: {safe_line(setting.name, 60)}"
-    if isinstance(value, dict) or isinstance(value, list) != bool(
-        option.param.multiple
+    is_nested = isinstance(value, list) and any(
+        isinstance(item, list | dict) for item in value
+    )
+    if (
+        is_nested
+        or isinstance(value, dict)
+        or isinstance(value, list) != bool(option.param.multiple)
     ):
         raise ConfigError(
             f"{place}: expected {'a list of strings' if option.param.multiple else 'one value'}"

@@ -106,6 +106,8 @@ def test_keys_may_be_spelled_as_people_spell_them(place: Place) -> None:
         ('tool_search = "sometimes"', "'auto', 'on', 'off'"),
         ("tool_search = ['on']", "expected one value"),
         ("always_load = 3", "expected a list of strings"),
+        ("deny = [['*']]", "expected a list of strings"),
+        ("deny = ['*', {a = 1}]", "expected a list of strings"),
         ("max_cost = -1", "config.toml:2: max_cost: "),
         (f"max_seconds = 1{'0' * 400}", "config.toml:2: max_seconds: "),
         (f"max_turns = 1{'0' * 400}", "config.toml:2: max_turns: "),
