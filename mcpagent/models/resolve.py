@@ -308,16 +308,24 @@ def parse_spec(spec: str) -> ModelSpec:
     return ModelSpec(prefix, model, options)
 
 
-def providers_of(spec: str) -> frozenset[str]:
-    """Return the providers that a model's name, or several between commas, sends conversations to.
+def receivers_of(spec: str) -> frozenset[str]:
+    """Return who a model's name, or several between commas, sends conversations to, and with which key.
 
-    A name without a known provider is returned itself.
+    That is a provider, or `openai at https://...` if the name has an address. An unknown provider is returned itself.
     """
-    prefixes = (
-        name.partition("?")[0].partition(":")[0].strip().lower()
-        for name in names_in(spec)
-    )
-    return frozenset(prefixes) - {"", "offline"}
+    found = set[str]()
+    for name in names_in(spec):
+        named, _, query = name.partition("?")
+        receiver = named.partition(":")[0].strip().lower()
+        if receiver in ("", "offline"):
+            continue
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        if "base_url" in options:
+            receiver += f" at {options['base_url']}"
+        if "api_key_env" in options:
+            receiver += f" with the key {options['api_key_env']}"
+        found.add(receiver)
+    return frozenset(found)
 
 
 def _unknown_provider(name: str) -> str:

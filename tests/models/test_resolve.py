@@ -18,7 +18,7 @@ from mcpagent.models import (
     resolve_model,
 )
 from mcpagent.models.http_model import HttpModel
-from mcpagent.models.resolve import PROVIDERS
+from mcpagent.models.resolve import PROVIDERS, receivers_of
 from mcpagent.values.events import ignore
 from mcpagent.values.messages import user_message
 from tests.tables import each_row
@@ -210,3 +210,18 @@ def test_naming_models_loads_no_sdk() -> None:
 def test_a_mistyped_option_is_refused(kind: Any) -> None:
     with pytest.raises(TypeError, match=r"Model\(\) got an unexpected keyword argument 'api_kye'"):
         kind("m", api_kye="k")
+
+
+@each_row(
+    "spec, receivers",
+    [
+        ("openai:gpt-5.5", {"openai"}),
+        (" OpenAI:gpt-5.5?effort=low", {"openai"}),
+        ("openai-chat:m?base_url=http://127.0.0.1:1/v1", {"openai-chat at http://127.0.0.1:1/v1"}),
+        ("openai-chat:m?base_url=http%3A%2F%2Fa&base_url=http://b", {"openai-chat at http://b"}),
+        ("openai:m?api_key_env=AWS_SECRET,anthropic:x", {"openai with the key AWS_SECRET", "anthropic"}),
+        ("offline", set()),
+    ],
+)
+def test_who_a_name_sends_to_has_its_address_and_its_key(spec: str, receivers: set[str]) -> None:
+    assert receivers_of(spec) == receivers

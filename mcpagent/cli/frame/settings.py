@@ -8,6 +8,7 @@ denials.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -113,6 +114,11 @@ def read_settings(
         )
     files = [(own, not is_nobody_elses(own))]
     files += [(above / PROJECT_FILE, True) for above in project_folders(folder)]
+    warnings += [
+        f"{path}: is no file that can be read, so nothing in it counts, no deny either; replace it with a file"
+        for path, _ in files
+        if os.path.lexists(path) and not path.is_file()
+    ]
     files = [(path, is_project) for path, is_project in files if path.is_file()]
     for path, is_project in files:
         for setting in _settings_of(path, is_project=is_project):
@@ -232,8 +238,13 @@ def _checked(setting: Setting, option: Settable) -> Setting:
     if option.param.multiple and isinstance(value, str):
         value = [value]
     place = f"{setting.file}:{setting.line}: {safe_line(setting.name, 60)}"
-    if isinstance(value, dict) or isinstance(value, list) != bool(
-        option.param.multiple
+    is_nested = isinstance(value, list) and any(
+        isinstance(item, list | dict) for item in value
+    )
+    if (
+        is_nested
+        or isinstance(value, dict)
+        or isinstance(value, list) != bool(option.param.multiple)
     ):
         raise ConfigError(
             f"{place}: expected {'a list of strings' if option.param.multiple else 'one value'}"

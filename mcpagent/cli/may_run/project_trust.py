@@ -160,29 +160,26 @@ def _changes(changed: Sequence[str]) -> list[str]:
 
 
 def _own_code(allowed: Iterable[Description]) -> Iterator[str]:
-    """Yield the servers of a project that run a file of its folder: to edit it is the person's own business."""
+    """Yield the servers of a project whose program is a file of its folder: to edit it is the person's own business."""
     for item in allowed:
-        folder = os.path.dirname(item.place)
-        inside = (
-            path for path in item.paths if len(path) < 1_000 and os.path.isfile(path)
-        )
-        if item.kind == "server" and any(
-            Path(os.path.realpath(path)).is_relative_to(folder) for path in inside
-        ):
+        if item.kind != "server" or not os.path.isfile(item.program):
+            continue
+        program = Path(os.path.realpath(item.program))
+        if program.is_relative_to(os.path.dirname(item.place)):
             yield item.name
 
 
 def _model_of_project(options: Options) -> list[Description]:
-    """Return the model that a project's settings choose, if it is of another provider than the person's own."""
+    """Return the model that a project's settings choose, if it sends elsewhere than the person's own."""
     if options.model is None or options.model_file is None:
         return []
-    from mcpagent.models.resolve import default_spec, providers_of
+    from mcpagent.models.resolve import default_spec, receivers_of
 
-    providers = providers_of(options.model)
-    if providers <= providers_of(options.own_model or default_spec(options.environ)):
+    receivers = receivers_of(options.model)
+    if receivers <= receivers_of(options.own_model or default_spec(options.environ)):
         return []
     source = str(options.model_file)
-    facts = (Fact("sends the conversation to", ", ".join(sorted(providers))),)
+    facts = (Fact("sends the conversation to", ", ".join(sorted(receivers))),)
     return [
         Description(
             "model",

@@ -449,10 +449,13 @@ def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Act
 
 
 @asynccontextmanager
-async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Agent]:
+async def known_tools(
+    options: Options, terminal: Terminal, configuration: Configuration | None = None
+) -> AsyncIterator[Agent]:
     """Start the agent for commands about tools: no model is called, and with cached lists no server is started.
 
-    Failures are reported on stderr. Raises `ServerError` if no server works.
+    The default `configuration` is what the user agreed to. Failures are reported on stderr. Raises `ServerError` if no
+    server works.
     """
     from mcpagent.cli.may_run.project_trust import trusted_configuration
     from mcpagent.cli.screen.lines import notice_line
@@ -460,7 +463,8 @@ async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Age
     from mcpagent.cli.screen.terminal import put
     from mcpagent.mcp.server_options import stored_lists
 
-    configuration = trusted_configuration(options, terminal)
+    if configuration is None:
+        configuration = trusted_configuration(options, terminal)
     cache = stored_lists(options.environ, stale_seconds=0.0)
     for server in configuration.enabled if options.refresh else ():
         cache.drop(server)

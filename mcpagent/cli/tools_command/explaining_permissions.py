@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import load_configuration, short_path
+from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.frame.settings import read_settings, settable
 from mcpagent.cli.may_run.approver import label_of
+from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.oneshot.agent_options import (
     askable,
     known_tools,
@@ -50,8 +51,8 @@ async def _explain(
     options: Options, name: str, place: Callable[[str, str], tuple[str, str]]
 ) -> ExitCode:
     terminal = open_terminal(options.color)
-    async with known_tools(options, terminal) as agent:
-        configuration = load_configuration(options)
+    configuration = trusted_configuration(options, terminal)
+    async with known_tools(options, terminal, configuration) as agent:
         approver = make_approver(options, configuration, None)
         call = _meant(agent, name)
     written = option_rules(options, configuration, place)

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -25,6 +26,11 @@ _TOLD_APART = frozenset(
 _CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
 """Keys that change nothing about what runs, or what it may do; so do those in seconds."""
 
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|node|bun|deno|tsx|ruby|perl|php|sh|bash|zsh|uv)[\d.]*(?:\.exe)?"
+)
+_BEFORE_SCRIPT = frozenset({"run", "-u"})
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -40,7 +46,8 @@ class Description:
 
     `place` is the real path of its file, and `source` the name of the file in errors. Every literal of the entry is in
     the facts in full; a value of the person's environment or keyring is there as `${NAME}`. `notes` are shown too, and
-    a consent is not bound to them. `paths` are words of the entry that may name files.
+    a consent is not bound to them. `paths` are words of the entry that may name files; `program` is
+    the one whose code runs, if that can be told.
     """
 
     name: str
@@ -50,6 +57,7 @@ class Description:
     kind: Kind = "server"
     notes: tuple[Fact, ...] = ()
     paths: tuple[str, ...] = ()
+    program: str = ""
 
     def digest(self) -> str:
         """Return a SHA-256 digest of name, place and facts; the line of the entry is not part of it."""
@@ -115,7 +123,22 @@ def describe(config: ServerConfig) -> Description:
         config.source,
         tuple(facts),
         paths=named,
+        program=_program(words, folder),
     )
+
+
+def _program(words: list[str], folder: str) -> str:
+    """Return the file whose code these words run: an interpreter's script, or the command; "" for one of PATH."""
+    command, *arguments = words
+    if _INTERPRETER.fullmatch(os.path.basename(command)):
+        script = next(dropwhile(_BEFORE_SCRIPT.__contains__, arguments), "")
+    elif os.sep in command:
+        script = command
+    else:
+        script = ""
+    if script:
+        return os.path.join(folder, script)
+    return ""
 
 
 def _paths_in(word: str) -> Iterator[str]:

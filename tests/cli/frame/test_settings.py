@@ -106,6 +106,8 @@ def test_keys_may_be_spelled_as_people_spell_them(place: Place) -> None:
         ('tool_search = "sometimes"', "'auto', 'on', 'off'"),
         ("tool_search = ['on']", "expected one value"),
         ("always_load = 3", "expected a list of strings"),
+        ("deny = [['*']]", "expected a list of strings"),
+        ("deny = ['*', {a = 1}]", "expected a list of strings"),
         ("max_cost = -1", "config.toml:2: max_cost: "),
         (f"max_seconds = 1{'0' * 400}", "config.toml:2: max_seconds: "),
         (f"max_turns = 1{'0' * 400}", "config.toml:2: max_turns: "),
@@ -292,3 +294,18 @@ def test_what_python_cannot_read_is_one_line(line: str, tmp_path: Path) -> None:
     assert ".mcpagent.toml: " in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "sys." not in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX")
+def test_settings_that_are_no_regular_file_are_said_to_count_for_nothing(tmp_path: Path) -> None:
+    environ = {"MCPAGENT_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    file = tmp_path / ".mcpagent.toml"
+    assert read_settings(tmp_path, environ, {}).warnings == ()
+    for target in ("", "/dev/zero", "nowhere"):
+        if target:
+            file.symlink_to(target)
+        else:
+            os.mkfifo(file)
+        [said] = read_settings(tmp_path, environ, {}).warnings
+        assert said.startswith(f"{file}: is no file that can be read")
+        file.unlink()

@@ -268,6 +268,20 @@ def test_adding_a_server_agrees_to_that_entry_and_to_no_other_of_its_name(
     assert "hides" not in capsys.readouterr().err
 
 
+def test_a_project_moves_no_conversation_from_ones_own_address_unasked(tmp_path: Path) -> None:
+    local = "openai-chat:mine?base_url=http://127.0.0.1:1/v1"
+    for own, model, is_asked in (
+        (local, "openai-chat:gpt-5", True),
+        ("openai-chat:gpt-5", local, True),
+        (local, local.replace("mine", "other"), False),
+        ("openai-chat:gpt-5", "openai-chat:gpt-5.5", False),
+    ):
+        given = options(tmp_path / "work", model=model, own_model=own, model_file=tmp_path / "work" / ".mcpagent.toml")
+        person = Person("once")
+        person.decide(given)
+        assert len(person.asked) == is_asked, (own, model)
+
+
 # --- the command itself ---
 
 
@@ -346,7 +360,15 @@ def test_ctrl_c_at_the_question_ends_the_program(tmp_path: Path) -> None:
     [
         ({"command": sys.executable, "args": ["server.py"]}, True),
         ({"command": "./server.py"}, True),
-        ({"command": sys.executable, "args": ["--config=server.py"]}, True),
+        ({"command": "uv", "args": ["run", "server.py"]}, True),
+        ({"command": sys.executable, "args": ["-u", "server.py", "README.md"]}, True),
+        ({"command": sys.executable, "args": ["--config=server.py"]}, False),
+        ({"command": sys.executable, "args": [str(SMALL_SERVER), "server.py"]}, False),
+        ({"command": str(SMALL_SERVER), "args": ["server.py"]}, False),
+        ({"command": sys.executable, "args": ["-m", "some.server", "server.py"]}, False),
+        ({"command": sys.executable, "args": ["-msome.server", "server.py"]}, False),
+        ({"command": "uvx", "args": ["some-server"], "env": {"SETTINGS": "server.py"}}, False),
+        ({"command": "server.py"}, False),
         ({"command": "uvx", "args": ["some-server"]}, False),
         ({"command": sys.executable, "args": ["-m", "some.server"]}, False),
         ({"command": sys.executable, "args": [str(SMALL_SERVER)]}, False),

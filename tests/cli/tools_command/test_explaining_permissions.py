@@ -77,6 +77,33 @@ def test_an_answer_is_named_with_its_file_and_the_rules_behind_it_follow(explain
     assert "else is asked about --approve ask the default" in said
 
 
+def test_an_answer_for_ones_own_code_is_named_after_the_tool_changed(explain: Command, tmp_path: Path) -> None:
+    from mcpagent.cli.frame.configuration import load_configuration
+    from mcpagent.cli.frame.options import Options
+    from mcpagent.mcp.lists.list_cache import config_fingerprint
+    from mcpagent.permissions.trust.consent import described
+    from mcpagent.permissions.trust.trust_store import TrustStore
+    from mcpagent.values.messages import ToolDefinition
+
+    environ = {"MCPAGENT_HOME": str(tmp_path / "home")}
+    script = f"import runpy\nrunpy.run_path({door_server.__file__!r}, run_name='__main__')\n"
+    (explain.folder / "server.py").write_text(script, "utf-8")
+    entries = {
+        name: {"command": sys.executable, "args": [program, str(tmp_path / "log"), "push"]}
+        for name, program in {"own": "server.py", "other": door_server.__file__}.items()
+    }
+    (explain.folder / ".mcp.json").write_text(json.dumps({"mcpServers": entries}), "utf-8")
+    servers = load_configuration(Options(environ=environ, folder=explain.folder)).enabled
+    TrustStore.of_user(environ).add(described(servers))
+    stored = StoredApprovals.of_user(environ, {server.name: config_fingerprint(server) for server in servers})
+    for name in entries:
+        stored.add(ToolDefinition("push", "as it was", {}, name), "tool", {}, always=True)
+    said = {name: json.loads(explain("permissions", "explain", f"{name}.push", "--json")) for name in entries}
+    assert said["own"]["verdict"] == "allow"
+    assert said["own"]["rule"].startswith("you answered always")
+    assert said["other"]["verdict"] == "ask", "another's tool is not the one that was shown"
+
+
 def test_a_name_that_nothing_has_is_one_line_with_the_nearest(explain: Command) -> None:
     said = explain("permissions", "explain", "web.psuh", code=2)
     assert 'nothing is named "web.psuh"; did you mean web.push?' in said

@@ -433,7 +433,7 @@ def test_what_is_imported_from_a_project_needs_a_yes_still(canary: Canary, tmp_p
     (work / ".git").mkdir(parents=True)
     canary.server(work / "server.py", "imported")
     project(work / ".cursor", tool=RELATIVE).rename(work / ".cursor" / "mcp.json")
-    code, said = canary.run(work, "mcp", "import", "--from", "cursor", "--scope", "project")
+    code, said = canary.run(work, "mcp", "import", "--from", "cursor", "--scope", "project", "--yes")
     assert code == 0, said
     assert "tool" in (work / ".mcp.json").read_text()
     canary.refused(work)
