@@ -211,6 +211,12 @@ def _basic_password(basic: str) -> Iterator[str]:
 _lock = threading.Lock()
 _values: frozenset[str] = frozenset()
 _spelled: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
+_escaped: tuple[frozenset[str], tuple[tuple[str, re.Pattern[str]], ...]] = (
+    frozenset(),
+    (),
+)
+_UNRESERVED = re.compile("[A-Za-z0-9._~-]+")  # RFC 3986 2.3
+_LONGEST_ESCAPED = 2_000
 _random: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
 
 
@@ -251,6 +257,43 @@ def _spellings() -> tuple[str, ...]:
             tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling))),
         )
     return _spelled[1]
+
+
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return for each value that addresses or JSON escape its longest part that they leave, and all its spellings."""
+    global _escaped
+    if _escaped[0] is not (known := _values):
+        found = [
+            (max(_UNRESERVED.findall(value), key=len, default=""), _any_escape(value))
+            for value in sorted(known, key=lambda value: (-len(value), value))
+            if not _UNRESERVED.fullmatch(value) and len(value) <= _LONGEST_ESCAPED
+        ]
+        _escaped = known, tuple(found)
+    return _escaped[1]
+
+
+def _any_escape(value: str) -> re.Pattern[str]:
+    """Return a pattern in which each character is written as it is, as `%2F`, `%2f`, or as JSON may escape it.
+
+    Its groups are atomic: a search takes linear time, also for a secret of many backslashes.
+    """
+    pattern = ""
+    for char in value:
+        if _UNRESERVED.fullmatch(char):
+            pattern += char.replace(".", "[.]").replace("-", "[-]")
+            continue
+        octets = char.encode("utf-8", "surrogatepass")
+        ways = [
+            "".join(f"%{octet:02x}" for octet in octets),
+            re.escape(json.dumps(char)[1:-1]),
+            f"\\\\u{ord(char):04x}",
+            re.escape(f"\\{char}"),
+            re.escape(char),
+        ]
+        if char == " ":
+            ways.append("[+]")
+        pattern += f"(?>(?i:{'|'.join(ways)}))"
+    return re.compile(pattern)
 
 
 def _random_values() -> tuple[str, ...]:
@@ -357,6 +400,10 @@ def hide_in_markdown(tokens: Sequence[Any]) -> None:
 def _replaced(text: str) -> str:
     for spelling in _found_in(text, _spellings()):
         text = text.replace(spelling, REDACTED)
+    if "%" in text or "\\" in text:
+        for part, pattern in _patterns():
+            if part in text:
+                text = pattern.sub(REDACTED, text)
     return without_shapes("…".join(map(_without_beginning, text.split("…"))))
 
 

@@ -181,6 +181,28 @@ def test_an_invisible_character_hides_no_secret_and_other_texts_keep_theirs() ->
     assert without_secrets(family) == family
 
 
+def test_values_go_however_addresses_and_json_escape_them() -> None:
+    odd, path = "p@ss/w\u00f6rd7<x>", "Zk4/q9+Wd7 Lm2=="
+    hide(odd, path, "\\" * 40 + "x7")
+    for text in (
+        "http://h/p@ss/w%C3%B6rd7%3Cx%3E/mcp",
+        "http://h/p%40ss%2Fw%c3%b6rd7%3cx%3e/mcp",
+        '"http:\\/\\/h/p@ss\\/w\\u00f6rd7<x>/mcp"',
+        '"http://h/p@ss/w\\u00F6rd7\\u003cx\\u003E/mcp"',
+        "http://h/Zk4%2fq9%2BWd7%20Lm2%3d%3D/mcp",
+        "http://h/Zk4/q9+Wd7+Lm2==%/mcp",
+    ):
+        clean = without_secrets(text)
+        assert "[redacted]" in clean, text
+        assert "rd7" not in clean, text
+        assert "Wd7" not in clean, text
+        assert clean.startswith(text[:5])
+        assert "mcp" in clean
+    other = 'http://h/p@ss/w%C3%B6rd8%3Cx%3E "\\/" %'
+    assert without_secrets(other) == other
+    assert without_secrets("\\" * 60 + "y7") == "\\" * 60 + "y7"  # and does not run for ever
+
+
 def test_a_value_that_was_cut_is_known_by_its_beginning() -> None:
     hide(RANDOM, "correct-horse-battery")
     assert (
