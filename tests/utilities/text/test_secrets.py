@@ -23,6 +23,7 @@ from mcpagent.utilities.text.secrets import (
     known_values,
     names_a_credential,
     revealed,
+    secrets_under,
     without_random_secrets,
     without_secrets,
 )
@@ -87,6 +88,10 @@ def test_the_last_word_of_a_name_says_whether_it_is_a_credential(name: str, is_o
         ("hunter2secret99", True, False),
         ("text-embedding-3-large-v20240125preview", True, False),
         ("MyVeryLongServiceName2024", True, False),
+        ("2024Q1toQ4r2final3b", True, False),
+        ("q1q2q3q4_2024_sums", True, False),
+        ("a" * 5_000 + "bcd1", True, False),
+        ("2024-q1-to-q4-r2-final-3b", True, False),
         (RANDOM, True, True),
         ("0a1b2c3d4e5f60718293a4b5c6d7e8f9", True, True),
         ("ghp_" + "a1B2" * 9, True, True),
@@ -101,6 +106,26 @@ def test_words_and_numbers_stay_and_models_lose_random_values_alone(
     assert (value in known_values()) is at_sinks
     said = f'rows of "{value}": 2'
     assert without_random_secrets(said) == ('rows of "[redacted]": 2' if for_models else said)
+
+
+@each_row(
+    "name, value, found",
+    [
+        ("SORT_KEY", "customer-id", []),
+        ("PRIMARY_KEY", "orders.order_id", []),
+        ("PARTITION_KEYS", "public.orders:Order/id", []),
+        ("SORT_KEY", "customer-id-7f3k", ["customer-id-7f3k"]),
+        ("API_KEY", "short-but-named", ["short-but-named"]),
+        ("DB_PASSWORD", "correct-horse-battery-staple", ["correct-horse-battery-staple"]),
+        ("SESSION_SECRET", "our.little_secret", ["our.little_secret"]),
+        ("NEO4J_AUTH", "neo4j/pass12345word", ["neo4j/pass12345word", "pass12345word"]),
+        ("HTTP_AUTH", "me:pass12345word", ["me:pass12345word", "pass12345word"]),
+        ("NEO4J_AUTH", "neo4j/password", ["neo4j/password"]),
+        ("MODE", "neo4j/pass12345word", []),
+    ],
+)
+def test_joined_words_under_the_key_of_something_are_no_secret(name: str, value: str, found: list[str]) -> None:
+    assert list(secrets_under(name, value)) == found
 
 
 def test_models_lose_whole_tokens_only() -> None:
