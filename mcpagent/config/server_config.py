@@ -199,14 +199,24 @@ class ServerConfig:
                 "seconds above 0",
                 holds=lambda it: it > 0,
             )
+        words = list(named_words(self.args))
         named = [
             *self.env.items(),
             *self.headers.items(),
-            *((name, value) for _, name, value in named_words(self.args)),
+            *((name, value) for _, name, value in words),
         ]
         for name, text in (*named, ("", self.url)):
             if isinstance(text, str):
                 hide(*secrets_under(name, text))
+        private = {
+            place for place, name, text in words if any(secrets_under(name, text))
+        }
+        if private:
+            shown = [
+                Secret(word) if place in private and isinstance(word, str) else word
+                for place, word in enumerate(self.args)
+            ]
+            object.__setattr__(self, "args", tuple(shown))
         if any(
             isinstance(text, str) and name.lower() in _SECRET_HEADERS
             for name, text in self.headers.items()

@@ -87,7 +87,10 @@ def read_server(
         headers.setdefault("Authorization", bearer)
     if url:
         url, credentials = _checked_url(url, places.get("url", path), document)
-        if credentials and not any(key.lower() == "authorization" for key in headers):
+        if credentials and any(key.lower() == "authorization" for key in headers):
+            what = "has a user or password beside an Authorization header; keep one of them"
+            raise document.error(places.get("url", path), what)
+        if credentials:
             headers["Authorization"] = credentials
     found = reader.read(*_AS_THEY_ARE) | reader.timeouts()
     if isinstance(approval := reader.value("approval", {}), str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,20 @@ def test_the_value_of_a_header_for_credentials_is_a_secret(name: str) -> None:
     assert isinstance(value, Secret)
     assert CANARY not in f"{value}{value!r}{pickle.dumps(value)!r}"
     assert revealed(value) == f"a={CANARY}"
+
+
+def test_an_argument_for_a_credential_is_a_secret_and_reaches_the_process() -> None:
+    for args, places in (
+        (["--token", CANARY], {1}),
+        (("run", f"API_KEY={CANARY}"), {1}),
+        (["--header", f"X-Api-Key: {CANARY}", "--name", "canary-of-mine-2"], {1}),
+        (["--sort-key", "customer-id", "--password", "postgres"], set()),
+    ):
+        server = McpServer("it", command="sh", args=args)
+        assert {place for place, word in enumerate(server.args) if isinstance(word, Secret)} == places
+        assert CANARY not in f"{asdict(server)}"
+        assert launch_of(server, {"PATH": "/usr/bin:/bin"}).arguments == tuple(args)
+        assert server == McpServer("it", command="sh", args=args)
 
 
 ENTRY: dict[str, Any] = {

@@ -301,6 +301,10 @@ def test_mistakes_of_the_file(text: str, expected: str, tmp_path: Path) -> None:
         ({"url": "localhost:80"}, "url: write http://localhost:80"),
         ({"url": "http://"}, "url: has no host; write https://host/path"),
         ({"url": "http://h:99999"}, "url: not a URL: Port out of range 0-65535"),
+        (
+            {"url": "http://u:pass12345word@h", "headers": {"authorization": "Bearer x"}},
+            "url: has a user or password beside an Authorization header; keep one of them",
+        ),
         ({"url": "http://h/a b"}, "url: contains a space or control character; remove it"),
         ({"url": "http://h", "headers": {"X": "a\r\nb"}}, "headers.X: control character at position 1; remove it"),
         ({"url": "http://h", "headers": {"X": "é"}}, "headers.X: non-ASCII character at position 0; remove it"),

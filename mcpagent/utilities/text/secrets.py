@@ -100,10 +100,26 @@ _CREDENTIAL = re.compile(
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
 _PLACE = re.compile(r"(?:~|\.{1,2})?/|[A-Za-z]:[\\/]|https?://")
 _CHUNKS = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^A-Za-z0-9]+")
+_CONSONANTS = "[b-df-hj-np-tv-xz]"
+_READABLE = re.compile(
+    rf"(?:19|20)\d\d|[A-Za-z]?(?:{_CONSONANTS}{{0,2}}+[aeiouy]{{1,2}}+){{2,}}+{_CONSONANTS}{{0,2}}"
+    rf"|[A-Za-z]?[aeiou]{{1,2}}{_CONSONANTS}{{2}}"
+)
+"""A year, or a word by its vowels and consonants; nothing is tried twice, however long it is."""
+
+_WORDS_JOINED = re.compile(
+    r"(?:[A-Z]+|[A-Z]?[a-z]+)(?:[-.:/_](?:[A-Z]+|[A-Z]?[a-z]+))*"
+)
+_SECRET_KEYS = frozenset(
+    {"api", "access", "secret", "private", "auth", "signing", "encryption", "master"}
+)
+"""Words before "key" in the name of a credential; other keys, as of a table or a cache, may be words."""
+
 _OPTION = re.compile(r"--?[A-Za-z][\w-]+")
 _NAMED = re.compile(
     r"(?:--(?:env|header)=)?(-{0,2}[A-Za-z][\w-]*)(?:=|:(?!//) *)([^=].*)", re.DOTALL
 )
+_USER_AND_PASSWORD = re.compile(r"[A-Za-z][\w.-]{0,40}[/:]([^/:]+)")
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
 
 
@@ -118,16 +134,21 @@ def names_a_credential(name: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Return whether letters and digits alternate as in generated keys, over at least 16 characters."""
+    """Return whether letters and digits alternate as in generated keys, over at least 16 characters.
+
+    A text of which a third is words and years, such as `2024Q1toQ4r2final3b`, is the name of something.
+    """
     chunks = _CHUNKS.findall(value)
     changes = sum(
         min(len(one), len(other)) <= 2
         for one, other in pairwise(chunks)
         if one[0].isalnum() and other[0].isalnum()
     )
+    readable = sum(len(chunk) for chunk in chunks if _READABLE.fullmatch(chunk))
     return (
         len(value) >= _SHORTEST_RANDOM
         and changes >= 4
+        and readable * 3 < len(value)
         and not any(map(str.isspace, value))
     )
 
@@ -145,8 +166,14 @@ def is_secret(value: str) -> bool:
 
 
 def secrets_under(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in a literal value of this name, and the password of an address."""
+    """Yield the secrets in a literal value of this name, and the password of an address.
+
+    Joined words under the key of something, such as `SORT_KEY=customer-id`, are none. `user/password` and
+    `user:password` yield the password too.
+    """
     if names_a_credential(name):
+        *before, last = [word.lower() for word in _WORDS.findall(name[:200])]
+        may_be_words = last in ("key", "keys") and _SECRET_KEYS.isdisjoint(before)
         whole = _SCHEME.sub("", value)
         if whole != value:
             values = [whole, *_basic_password(whole)]
@@ -154,10 +181,14 @@ def secrets_under(name: str, value: str) -> Iterator[str]:
             values = [whole]
         if name.lower().endswith("cookie"):
             values = [pair.partition("=")[2].strip() for pair in value.split(";")]
+        if user_and_password := _USER_AND_PASSWORD.fullmatch(whole):
+            values.append(user_and_password[1])
         yield from (
             text
             for text in values
-            if is_secret(text) and (is_random(text) or not _PLACE.match(text))
+            if is_secret(text)
+            and (is_random(text) or not _PLACE.match(text))
+            and not (may_be_words and _WORDS_JOINED.fullmatch(text))
         )
     yield from secrets_in_address(value)
 
@@ -211,6 +242,12 @@ def _basic_password(basic: str) -> Iterator[str]:
 _lock = threading.Lock()
 _values: frozenset[str] = frozenset()
 _spelled: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
+_escaped: tuple[frozenset[str], tuple[tuple[str, re.Pattern[str]], ...]] = (
+    frozenset(),
+    (),
+)
+_UNRESERVED = re.compile("[A-Za-z0-9._~-]+")  # RFC 3986 2.3
+_LONGEST_ESCAPED = 2_000
 _random: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
 
 
@@ -251,6 +288,43 @@ def _spellings() -> tuple[str, ...]:
             tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling))),
         )
     return _spelled[1]
+
+
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return for each value that addresses or JSON escape its longest part that they leave, and all its spellings."""
+    global _escaped
+    if _escaped[0] is not (known := _values):
+        found = [
+            (max(_UNRESERVED.findall(value), key=len, default=""), _any_escape(value))
+            for value in sorted(known, key=lambda value: (-len(value), value))
+            if not _UNRESERVED.fullmatch(value) and len(value) <= _LONGEST_ESCAPED
+        ]
+        _escaped = known, tuple(found)
+    return _escaped[1]
+
+
+def _any_escape(value: str) -> re.Pattern[str]:
+    """Return a pattern in which each character is written as it is, as `%2F`, `%2f`, or as JSON may escape it.
+
+    Its groups are atomic: a search takes linear time, also for a secret of many backslashes.
+    """
+    pattern = ""
+    for char in value:
+        if _UNRESERVED.fullmatch(char):
+            pattern += char.replace(".", "[.]").replace("-", "[-]")
+            continue
+        octets = char.encode("utf-8", "surrogatepass")
+        ways = [
+            "".join(f"%{octet:02x}" for octet in octets),
+            re.escape(json.dumps(char)[1:-1]),
+            f"\\\\u{ord(char):04x}",
+            re.escape(f"\\{char}"),
+            re.escape(char),
+        ]
+        if char == " ":
+            ways.append("[+]")
+        pattern += f"(?>(?i:{'|'.join(ways)}))"
+    return re.compile(pattern)
 
 
 def _random_values() -> tuple[str, ...]:
@@ -357,6 +431,10 @@ def hide_in_markdown(tokens: Sequence[Any]) -> None:
 def _replaced(text: str) -> str:
     for spelling in _found_in(text, _spellings()):
         text = text.replace(spelling, REDACTED)
+    if "%" in text or "\\" in text:
+        for part, pattern in _patterns():
+            if part in text:
+                text = pattern.sub(REDACTED, text)
     return without_shapes("…".join(map(_without_beginning, text.split("…"))))
 
 

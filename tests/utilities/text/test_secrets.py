@@ -23,6 +23,7 @@ from mcpagent.utilities.text.secrets import (
     known_values,
     names_a_credential,
     revealed,
+    secrets_under,
     without_random_secrets,
     without_secrets,
 )
@@ -87,6 +88,10 @@ def test_the_last_word_of_a_name_says_whether_it_is_a_credential(name: str, is_o
         ("hunter2secret99", True, False),
         ("text-embedding-3-large-v20240125preview", True, False),
         ("MyVeryLongServiceName2024", True, False),
+        ("2024Q1toQ4r2final3b", True, False),
+        ("q1q2q3q4_2024_sums", True, False),
+        ("a" * 5_000 + "bcd1", True, False),
+        ("2024-q1-to-q4-r2-final-3b", True, False),
         (RANDOM, True, True),
         ("0a1b2c3d4e5f60718293a4b5c6d7e8f9", True, True),
         ("ghp_" + "a1B2" * 9, True, True),
@@ -101,6 +106,26 @@ def test_words_and_numbers_stay_and_models_lose_random_values_alone(
     assert (value in known_values()) is at_sinks
     said = f'rows of "{value}": 2'
     assert without_random_secrets(said) == ('rows of "[redacted]": 2' if for_models else said)
+
+
+@each_row(
+    "name, value, found",
+    [
+        ("SORT_KEY", "customer-id", []),
+        ("PRIMARY_KEY", "orders.order_id", []),
+        ("PARTITION_KEYS", "public.orders:Order/id", []),
+        ("SORT_KEY", "customer-id-7f3k", ["customer-id-7f3k"]),
+        ("API_KEY", "short-but-named", ["short-but-named"]),
+        ("DB_PASSWORD", "correct-horse-battery-staple", ["correct-horse-battery-staple"]),
+        ("SESSION_SECRET", "our.little_secret", ["our.little_secret"]),
+        ("NEO4J_AUTH", "neo4j/pass12345word", ["neo4j/pass12345word", "pass12345word"]),
+        ("HTTP_AUTH", "me:pass12345word", ["me:pass12345word", "pass12345word"]),
+        ("NEO4J_AUTH", "neo4j/password", ["neo4j/password"]),
+        ("MODE", "neo4j/pass12345word", []),
+    ],
+)
+def test_joined_words_under_the_key_of_something_are_no_secret(name: str, value: str, found: list[str]) -> None:
+    assert list(secrets_under(name, value)) == found
 
 
 def test_models_lose_whole_tokens_only() -> None:
@@ -179,6 +204,28 @@ def test_an_invisible_character_hides_no_secret_and_other_texts_keep_theirs() ->
     assert without_secrets("soft Qm4q9Wd7Lm2xTT0uVz end") == "soft [redacted] end"
     family = "\U0001f469\u200d\U0001f4bb of Qm4q9\u200dother\r\n"
     assert without_secrets(family) == family
+
+
+def test_values_go_however_addresses_and_json_escape_them() -> None:
+    odd, path = "p@ss/w\u00f6rd7<x>", "Zk4/q9+Wd7 Lm2=="
+    hide(odd, path, "\\" * 40 + "x7")
+    for text in (
+        "http://h/p@ss/w%C3%B6rd7%3Cx%3E/mcp",
+        "http://h/p%40ss%2Fw%c3%b6rd7%3cx%3e/mcp",
+        '"http:\\/\\/h/p@ss\\/w\\u00f6rd7<x>/mcp"',
+        '"http://h/p@ss/w\\u00F6rd7\\u003cx\\u003E/mcp"',
+        "http://h/Zk4%2fq9%2BWd7%20Lm2%3d%3D/mcp",
+        "http://h/Zk4/q9+Wd7+Lm2==%/mcp",
+    ):
+        clean = without_secrets(text)
+        assert "[redacted]" in clean, text
+        assert "rd7" not in clean, text
+        assert "Wd7" not in clean, text
+        assert clean.startswith(text[:5])
+        assert "mcp" in clean
+    other = 'http://h/p@ss/w%C3%B6rd8%3Cx%3E "\\/" %'
+    assert without_secrets(other) == other
+    assert without_secrets("\\" * 60 + "y7") == "\\" * 60 + "y7"  # and does not run for ever
 
 
 def test_a_value_that_was_cut_is_known_by_its_beginning() -> None:
