@@ -166,7 +166,7 @@ def card_servers(
 def _shared_servers(
     card: AgentCard, folder: Path, environ: Mapping[str, str]
 ) -> ServersConfig:
-    """Return the configured servers that the card names; all servers of its own `mcp_config` if it names none.
+    """Return the configured servers that the card names; all servers of the card's `mcp_config` if it names no server.
 
     Raises `CardError` if the card names a server that is not configured.
     """
