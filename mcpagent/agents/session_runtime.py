@@ -678,7 +678,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def left_out(self) -> LeftOut:
-        """The messages and results that the next request leaves out."""
+        """The part of `messages` that the next request leaves out."""
         return not_sent(sent_now(self._conversation).messages)
 
     @property
