@@ -94,9 +94,9 @@ class OutputProblem(NamedTuple):
 
 
 class OutputError(McpAgentError):
-    """An answer is not what `output_type` says, also when it was asked for once more, or there is none.
+    """An answer does not match `output_type`, also after a second request, or there is no answer.
 
-    `problems` say by field what does not fit; they are empty if the run ended without an answer; `stop` is the reason
+    `problems` are the misfits by field; they are empty if the run ended without an answer; `stop` is the reason
     (`events.StopReason`). `answer` is the unchanged text.
     """
 
@@ -194,5 +194,5 @@ class ServerError(McpAgentError):
 
 
 def error_class(name: str) -> Any:
-    """Return the class of this name in this module; None if there is none."""
+    """Return the class of this name in this module, or None."""
     return globals().get(name)

@@ -360,7 +360,7 @@ class Agent(WaysToAsk[Deps]):
     @classmethod
     @checked()
     def from_card(cls, card: str | Path | AgentCard, **options: Any) -> Agent[Any]:
-        """An agent as a card (`.md` or `.yaml`, or a folder of them) describes it, with the members it names as tools.
+        """Create an agent from a card (`.md` or `.yaml`, or a folder of cards), with the members it names as tools.
 
         `options` are those of `Agent` and take precedence over the card. Raises `CardError` for a card that cannot be
         used. When the agent starts, it warns about features of the card that do not exist here.

@@ -244,7 +244,7 @@ class WaysToAsk(Generic[Deps]):
         result. An answer is valid only for its own call and tool: if these changed, or are gone, the model is notified.
         Also after `agent.session(messages=...)`, in another process: calls without a result stay open until the next
         prompt. Without answers, `resume()` continues an unfinished run (`is_unfinished`): calls that were not begun are
-        made, none that may have run is made again, and the model answers.
+        made, no call that may have run is repeated, and the model answers.
 
         A run that was begun with an `output_type` still ends with such an answer. Pass the type again to get its value;
         without it, you get the validated JSON as text.

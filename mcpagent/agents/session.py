@@ -117,7 +117,7 @@ class Session(WaysToAsk[Deps]):
     def pin(self, place: int = -1) -> None:
         """Keep a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
 
-        `place` is its position in `messages`. Raises `InputError` if there is none, `AgentStateError` while the session
+        `place` is its position in `messages`. Raises `InputError` if it is invalid, `AgentStateError` while the session
         is answering.
         """
         self._runtime.pin(place)

@@ -345,7 +345,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     def pin(self, place: int = -1) -> None:
         """Keep a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
 
-        `place` is its position in `messages`. Raises `InputError` if there is none, `AgentStateError` while the session
+        `place` is its position in `messages`. Raises `InputError` if it is invalid, `AgentStateError` while the session
         is answering.
         """
         self._require_idle()
@@ -678,7 +678,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @property
     def left_out(self) -> LeftOut:
-        """The messages and results that the next request leaves out."""
+        """The part of `messages` that the next request leaves out."""
         return not_sent(sent_now(self._conversation).messages)
 
     @property
@@ -709,7 +709,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return tuple(waiting)
 
     def _waiting(self) -> list[PendingCall]:
-        """Return the open calls; those that programs wait for are made from the programs' state."""
+        """Return the open calls; those of programs come from the programs' state."""
         inner: dict[str, PendingCall] = {}
         for asked in self._pending:
             if INNER not in asked.call_id:
@@ -1232,7 +1232,7 @@ def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
 
 
 def _last_asked(messages: Sequence[Message]) -> str:
-    """The text of the last prompt; "" if there is none."""
+    """The text of the last prompt, or ""."""
     places = range(len(messages) - 1, -1, -1)
     asked = (
         messages[at].text

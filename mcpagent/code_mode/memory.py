@@ -98,7 +98,7 @@ _Part: TypeAlias = "tuple[tuple[object, ...], Mapping[str, Any] | None]"
 """A part as it is kept, behind the values that it was made of."""
 
 StoreKey: TypeAlias = Callable[[], bytes | None]
-"""Gives the key that all workers of a store share; None if there is none."""
+"""Gives the key that all workers of a store share, or None."""
 
 
 def no_store_key() -> bytes | None:
@@ -495,7 +495,7 @@ def interpreter_version() -> str:
 
 
 def _signing_key(store_key: StoreKey) -> bytes | None:
-    """Return the key of the environment, else of the store, else of this user; None if there is none."""
+    """Return the key of the environment, else of the store, else of this user, or None."""
     told = os.environ.get("MCPAGENT_SIGNING_KEY", "")
     if told:
         return hashlib.sha256(told.encode(errors="surrogateescape")).digest()

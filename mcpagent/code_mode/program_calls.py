@@ -314,7 +314,7 @@ def _cause(asked: AskedCall, key: ToolKey | None) -> str:
 
 
 def _key_of(job: Job, asked: AskedCall, function: Function | None) -> ToolKey | None:
-    """Return the key of the tool that a call names, also if its server is not connected; None if there is none."""
+    """Return the key of the tool that a call names, also if its server is not connected, or None."""
     if function is not None:
         return function.tool.definition.key
     for key, place in job.memory.places.by_key.items():

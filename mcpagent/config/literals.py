@@ -37,7 +37,7 @@ class LiteralSecret:
 
 
 def literal_secrets(entry: Mapping[str, Any]) -> list[LiteralSecret]:
-    """Return the secrets in an entry as it is written; a reference such as `${TOKEN}` is none."""
+    """Return the secrets in an unexpanded entry; a reference such as `${TOKEN}` is not a secret."""
     return [
         *_of_objects(entry),
         *_of_arguments(entry.get("args")),

@@ -48,7 +48,7 @@ def folded(name: str) -> str:
 
 
 def sign_in_problem(config: SignInConfig) -> str:
-    """Return the missing or superfluous setting, with the fix; "" if there is none."""
+    """Return the missing or superfluous setting, with the fix, or ""."""
     return next(
         (
             problem

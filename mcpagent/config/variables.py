@@ -18,7 +18,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import Secret, hide, names_a_credential
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
-"""The secret kept under a name, None if there is none. Raises `CredentialsError` if it cannot be read."""
+"""The secret kept under a name, or None. Raises `CredentialsError` if it cannot be read."""
 
 
 class UnusableError(Exception):

@@ -67,7 +67,7 @@ def fold_discovery(
 
 
 def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
-    """Apply the tool changes in `parts` to `before` and return the new `Discovery`, or `before` if there are none."""
+    """Apply the tool changes in `parts` to `before` and return the result; without changes, return `before`."""
     telling = [
         part
         for part in parts
@@ -350,7 +350,7 @@ class Conversation:
 
     @property
     def last(self) -> Message | None:
-        """The last message, None if there is none."""
+        """The last message, or None."""
         if self._messages:
             return self._messages[-1]
         return None
@@ -400,7 +400,7 @@ class Conversation:
 
     @property
     def compacted_at(self) -> int | None:
-        """The place of the message that has the last `Compacted`; None if there is none."""
+        """The place of the message that has the last `Compacted`, or None."""
         if self._compactions:
             return self._compactions[-1]
         return None
@@ -499,7 +499,7 @@ class Conversation:
         """Continue where another process ended: calls with known results get them, others that were sent are unknown.
 
         A result belongs to a call of the same tool with the same arguments. `offered` has the keys of the tools that
-        were offered from the start, by name. A call that was not sent is made later, unless its arguments are lost.
+        were offered from the start, by name. A call that was not sent runs later, unless its arguments are lost.
         """
         self._announced, self._steps = [*announced], [*steps]
         self._unanswered_prompt = unanswered_prompt and not self.open_calls
@@ -559,7 +559,7 @@ class Conversation:
 
     @property
     def answered_prompt(self) -> str:
-        """The text of the last prompt that has an answer; "" if there is none.
+        """The text of the last prompt that has an answer, or "".
 
         A user message after results is no prompt.
         """
@@ -591,7 +591,7 @@ class Conversation:
         return was_there
 
     def pin(self, place: int) -> bool:
-        """Pin the message at this position; False if there is none."""
+        """Pin the message at this position; False if there is no message."""
         if not 0 <= place < len(self._messages):
             return False
         message = self._messages[place]

@@ -35,7 +35,7 @@ def callbacks(
 ) -> dict[str, Any]:
     """Return the SDK client's callback arguments; a missing one keeps the capability from being advertised.
 
-    `asking` is entered while a user is asked.
+    `asking` is entered during a question to a user.
     """
     made = _Callbacks(server, handlers, asking)
     wanted = {

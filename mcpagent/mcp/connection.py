@@ -188,7 +188,7 @@ class McpConnection:
 
     @property
     def session(self) -> ClientSession:
-        """The SDK's session. Raises `LostError` if there is none."""
+        """The SDK's session. Raises `LostError` if it is missing."""
         if self._session is None or not self.usable:
             raise self._explain.lost("connect", "not_sent")
         return self._session

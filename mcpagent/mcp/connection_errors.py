@@ -54,7 +54,7 @@ class Explainer:
 
     @property
     def end(self) -> ProcessEnd | None:
-        """The end of the process; None if it is alive or there is none."""
+        """The end of the process; None if it is alive or was never started."""
         if self.stdio is None:
             return None
         return self.stdio.died
@@ -222,7 +222,7 @@ def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def telling_line(lines: Sequence[str]) -> str:
-    """Return the most informative line; "" if there is none."""
+    """Return the most informative line, or ""."""
     if not lines:
         return ""
     if (

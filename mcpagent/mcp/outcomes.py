@@ -85,7 +85,7 @@ class End:
 
     `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response, None and
     empty if there is none. `answer` is the answer to this request in the received bytes, malformed or not. `session` is
-    the ID of the session that it was sent in, "" if there is none. `is_modern`: sent with the protocol of 2026-07-28.
+    the ID of the session that it was sent in, or "". `is_modern`: sent with the protocol of 2026-07-28.
     """
 
     transport: TransportName

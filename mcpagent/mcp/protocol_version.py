@@ -106,7 +106,7 @@ def _named(error: MCPError) -> list[str]:
 
 
 def _common(versions: list[str]) -> str:
-    """Return the newest common version of the later protocol; "" if there is none."""
+    """Return the newest common version of the later protocol, or ""."""
     return next(
         (
             version

@@ -98,7 +98,7 @@ class TaskState:
 
     @classmethod
     def read(cls, raw: Raw) -> TaskState:
-        """Read a task from the server's data. Raises `MCPError` if they are none."""
+        """Read a task from the server's data. Raises `MCPError` if they are invalid."""
         task_id, status = raw.get("taskId"), raw.get("status")
         if not isinstance(task_id, str) or not task_id or not isinstance(status, str):
             raise MCPError(
@@ -402,8 +402,8 @@ class FollowedTasks:
     ) -> Raw:
         """Return the result of the call with this handle. Raises as `FollowedTask.result` does.
 
-        If that ends before the task does, also by cancellation, the server is asked to cancel the task in the
-        background.
+        If that ends before the task does, also by cancellation, a background request asks the server to cancel the
+        task.
         """
         task = FollowedTask(handle, tool, peer, heard)
         self._open.add(task)

@@ -114,7 +114,7 @@ def read_history(messages: Sequence[Any]) -> History:
     """Convert a history in any of the shapes, message by message.
 
     Arguments that are no JSON object make a call malformed, as in an answer. Results are matched by ID with the calls
-    that wait for one. Reasoning is kept if its provider can use it again. Raises `InputError` with the position,
+    that wait for one. Reasoning stays if its provider can use it again. Raises `InputError` with the position,
     `messages[3].content[1]`, of unreadable content.
     """
     given: object = messages

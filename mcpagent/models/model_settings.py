@@ -46,8 +46,8 @@ class ModelSettings:
     call that is demanded is demanded of the first answer to a question, since the run would have no end otherwise.
     `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`. `timeout_seconds` is the longest wait for
     the next byte. `headers` go out with each request. `extra` is merged into the request body last, for further
-    features of a provider; its `tools`, which the provider runs, precede all others. `profile` says whether the agent
-    works as suits a small model, "small" or "large"; None goes by what is known of the model (`model_size.py`).
+    features of a provider; its `tools`, which the provider runs, precede all others. `profile` selects the behaviour
+    for a "small" or a "large" model; None decides by the model (`model_size.py`).
     """
 
     max_output_tokens: int | None = None

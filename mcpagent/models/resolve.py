@@ -243,7 +243,7 @@ def _not_a_model(given: object) -> str:
 
 
 def spec_of(model: Model) -> str:
-    """Return the text that `resolve_model` turns into such a model, without keys; "" if there is none."""
+    """Return the text that `resolve_model` turns into such a model, without keys, or ""."""
     provider, colon, name = model.name.partition(":")
     if provider == "offline":
         return provider

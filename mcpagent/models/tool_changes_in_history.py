@@ -40,7 +40,7 @@ SUBMIT_TOOL = "submit_answer"
 class Change:
     """The changes at one position of the history: tools that became callable, were redefined, or were removed.
 
-    `result` is the ID of the call they belong to; "" if there is none. `new` are the added tools that never appeared
+    `result` is the ID of the call they belong to, or "". `new` are the added tools that never appeared
     before.
     """
 

@@ -176,7 +176,7 @@ def small_talk(text: str) -> str | None:
 
 
 def first_word(text: str) -> str:
-    """Return the first word in lower case, skipping courtesies; "" if there is none."""
+    """Return the first word in lower case, skipping courtesies, or ""."""
     words = re.findall(r"[^\W_]+(?:'\w+)?", text[:200].lower().replace("’", "'"))
     return next((word for word in words if word not in _COURTESIES), "")
 

@@ -1,7 +1,8 @@
 """Store the user's approvals for more than one call: for this session in memory, "always" in a file.
 
 An approval holds for one server as configured (another command, address or key under the same name is another server)
-and, if it concerns a tool, for that tool as shown: after a change of description or schema, the user is asked again.
+and, if it concerns a tool, for that tool as shown: after a change of description or schema, the user has to consent
+again.
 """
 
 from __future__ import annotations

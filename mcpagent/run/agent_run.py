@@ -530,7 +530,7 @@ def current_run() -> AgentRun | None:
 
 
 def active_run() -> AgentRun:
-    """Return the run in which this code is called; raises `AgentStateError` if there is none."""
+    """Return the run in which this code is called. Raises `AgentStateError` outside of runs."""
     run = _CURRENT.get()
     if run is None:
         raise AgentStateError(
@@ -540,7 +540,7 @@ def active_run() -> AgentRun:
 
 
 def run_context() -> RunContext[Any]:
-    """Return the context of the run in which this code is called; raises `AgentStateError` if there is none."""
+    """Return the context of the run in which this code is called. Raises `AgentStateError` outside of runs."""
     return active_run().context
 
 

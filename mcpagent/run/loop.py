@@ -45,8 +45,8 @@ NOT_RUN = "This call was not run: an answer without further calls was asked for.
 async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinished:
     """Answer the conversation's last user message: model, tools, model ... until the model answers without a call.
 
-    If the answer does not match `wanted`, the model is asked once more. The pipeline of the run surrounds each of its
-    parts and may stop it; calls that wait for an answer stop it too, and stay open in the conversation. Raises
+    If the answer does not match `wanted`, the model gets one more request. The pipeline of the run surrounds each of
+    its parts and may stop it; calls that wait for an answer stop it too, and stay open in the conversation. Raises
     `ModelError` if the model fails; the history is valid then as well.
     """
     started = time.monotonic()
@@ -134,7 +134,7 @@ def _citations(run: AgentRun) -> tuple[Citation, ...]:
 
 
 def _said_so_far(run: AgentRun) -> str:
-    """Return the last text of the model in this run, "" if there is none."""
+    """Return the last text of the model in this run, or ""."""
     for message in reversed(run.conversation.messages[run.begins_at :]):
         if message.role == "assistant" and message.text.strip():
             return message.text

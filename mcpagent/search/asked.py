@@ -90,8 +90,8 @@ class _Reading(NamedTuple):
 class Asker:
     """Translate queries into the terms of one set of postings.
 
-    `spelling` returns the plain words to correct unknown words to, and the subset of them to use (None: all). Without
-    it, they come from the postings.
+    `spelling` returns the plain words to correct unknown words to, and the subset to use (None: all). Without it, they
+    come from the postings.
     """
 
     def __init__(

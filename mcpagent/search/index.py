@@ -357,7 +357,7 @@ class ToolIndex:
     def _search_pattern(
         self, begun: SearchResult, pattern: str, limit: int, server: str | None
     ) -> SearchResult:
-        """The tools that the pattern names or matches; if there are none, those that hold its words, all weak."""
+        """The tools that the pattern names or matches; without any match, those that hold its words, all weak."""
         is_run = False
         try:
             result = self._match_pattern(begun, pattern, limit, server)

@@ -91,7 +91,7 @@ def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
     """Return the tools that the query names, in its order: the written form of each, by key (see `name_key`).
 
     The whole query, each item of a list, and each word that is written as an identifier can be a name. A plain word
-    within a sentence is none, even if a tool has that name.
+    within a sentence is no name, even if a tool has that name.
     """
     whole = name_key(query)
     if whole in is_name:

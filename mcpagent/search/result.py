@@ -64,8 +64,8 @@ class SearchResult:
     of the matches the first `found` are not weak, and all others are. `how` is the kind of match; "fuzzy" ones were
     found only by correcting or completing the query's words. `error` is the problem of the query; there can be matches
     all the same. `notes` report other events (query cut, pattern too slow). `nearest` are names like the query, only if
-    nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the best tool is meant, if it was
-    found by words; below `least` the `confidence` is low.
+    nothing matched. `unmatched_words` are in no tool. `strength` are the odds of the best tool, if it was found by
+    words; below `least` the `confidence` is low.
     """
 
     query: str

@@ -211,9 +211,9 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 def _loaded(
     result: SearchResult, session: SessionTools, offered: set[str]
 ) -> Sequence[str]:
-    """Return what a search loads of the tools that it shows, as far as the model takes them.
+    """Return the tools that a search loads, of those that it shows and the model accepts.
 
-    These are the likely ones; if there are none, the possible ones; if there are only weak ones, the best.
+    These are the likely ones, else the possible ones; if all are weak, the best.
     """
     by_odds: dict[str, list[str]] = {}
     for match in result.matches:
@@ -413,7 +413,7 @@ def _names_of(result: SearchResult) -> str:
 
 
 def servers_down(session: SessionTools) -> str:
-    """Describe the servers that are not connected, with the reason, and the connecting ones; "" if there are none."""
+    """Describe the servers that are not connected, with the reason, and the connecting ones, or ""."""
     connecting = session.listing.connecting
     down = [
         f"{server} ({safe_line(reason, 120)})"

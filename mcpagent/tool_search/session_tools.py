@@ -96,9 +96,9 @@ class SessionTools:
     left to the provider stay so. `search_cost` returns the cost of a search with the model, in cached input tokens,
     when "auto" needs it, and `limits` the limits of the model; `too_many` reports if these are why tools are hidden.
     `settle` waits a bounded time for servers that are connecting, and their tools are known then. `virtual` tools are
-    the runtime's own, offered first; those in `later` are offered once the history has added them, and are never
-    hidden. `told_unchecked` has the tools announced as unchecked: their arguments are not validated. `searching`, and
-    the names of known tools, never change once the conversation has begun.
+    the runtime's own, offered first; those in `later` are offered once the history has added them, and the tool budget
+    never drops them. `told_unchecked` has the tools announced as unchecked: their arguments are not validated.
+    `searching`, and the names of known tools, never change once the conversation has begun.
     """
 
     def __init__(

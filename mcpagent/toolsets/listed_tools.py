@@ -1,6 +1,6 @@
 """Bound tools as a toolset lists them: distinguish, combine and hide them, or require approval.
 
-A tool's code is bound to the name in its own server or function. So a call reaches the same code under any name and
+A tool's code calls the name in its own server or function. So a call reaches the same code under any name and
 definition. Definitions are never changed in place.
 """
 

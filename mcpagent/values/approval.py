@@ -2,9 +2,9 @@
 
 This module also has the texts for the model about a declined approval.
 
-All values are plain JSON data, so that one process can ask and another resume. An answer is bound to the tool's
-definition, the call's arguments, its place in the conversation and the session by a fingerprint: if any of these
-differs, the call does not run.
+All values are plain JSON data, so that one process can ask and another resume. A fingerprint ties an answer to the
+tool's definition, the call's arguments, its place in the conversation and the session: if any of these differs, the
+call does not run.
 """
 
 from __future__ import annotations

@@ -422,8 +422,8 @@ class Compacted:
     Of the messages before its own, the last `kept` are sent, and those of `pinned`, counted back from its own (1: the
     message before it). `summary` is a model's summary of the others; "" if there are no others, or if it could not be
     made (`is_cut`). `shortened` are results in place of longer ones of the same calls. `used` names the found tools
-    that were called, the latest last. The last `unmoved` messages before it follow the same messages as when they were
-    written; `kept` counts the other messages, which follow the head of the request.
+    that were called, the latest last. The last `unmoved` messages before it still follow the messages that they were
+    written after. In the head of a request, `kept` counts the following messages that do not.
     """
 
     kept: int

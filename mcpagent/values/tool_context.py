@@ -104,7 +104,7 @@ class ToolContext:
     def get(
         self, namespace: str, state_type: type[BaseModel] | None = None
     ) -> BaseModel | None:
-        """The model there; None if there is none, or one of another type."""
+        """The model there; None if it is missing, or of another type."""
         held = self._namespaces.get(namespace)
         if held is None or (
             state_type is not None and not isinstance(held.state, state_type)
@@ -116,7 +116,7 @@ class ToolContext:
     def get_or_create(
         self, namespace: str, state_type: type[State], **options: Any
     ) -> State:
-        """The model there, a new one if there is none; `options` are those of `register`.
+        """Return the model there, or a new one; `options` are those of `register`.
 
         Raises `ConfigError` if the namespace holds another type.
         """

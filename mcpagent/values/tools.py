@@ -179,8 +179,8 @@ class Toolset(Protocol):
     """A source of bound tools with its own lifecycle: entered before it lists, left when the agent closes.
 
     A class that has nothing to enter derives from this one and has `tools` alone, which is called before every request
-    to the model; `run_context()` returns the run's context. If a toolset has an `id`, a text, its tools are identified
-    by that and their original names, whatever they are renamed to.
+    to the model; `run_context()` returns the run's context. If a toolset has an `id`, a text, its tools keep their
+    identity by that and their original names, also after a rename.
     """
 
     async def tools(self) -> list[Tool]:

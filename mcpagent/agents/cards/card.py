@@ -44,7 +44,7 @@ class ToolSearchConfig:
 
 @dataclass(frozen=True, slots=True)
 class AgentCard:
-    """The fields of a card, with `${VAR}` unexpanded: variables are read only when an agent is made from the card.
+    """The fields of a card, with `${VAR}` unexpanded: creating an agent reads the variables.
 
     `servers` are names in the server configuration (`mcp_config`, a path relative to the card, else the files that are
     found from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of

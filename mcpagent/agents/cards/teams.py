@@ -169,9 +169,9 @@ def card_servers(
 def _shared_servers(
     card: AgentCard, folder: Path, environ: Mapping[str, str], scope: Scope
 ) -> ServersConfig:
-    """Those of the server configuration that the card names; all of its own `mcp_config` if it names none.
+    """Return the configured servers that the card names; all servers of the card's `mcp_config` if it names no server.
 
-    Servers of `mcp_config` get `scope`.
+    Servers of `mcp_config` get `scope`. Raises `CardError` if the card names a server that is not configured.
     """
     if not card.servers and not card.mcp_config:
         return ServersConfig()

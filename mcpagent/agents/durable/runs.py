@@ -259,7 +259,7 @@ class DurableRuns:
     ) -> DurableRun:
         """Return the run of this ID, started in any process.
 
-        Raises `InputError` if there is none, and for a run of another session or user, if you pass these.
+        Raises `InputError` for an unknown ID, and for a run of another session or user, if you pass these.
         """
         self._require_serving()
         status = await _found(_usable_run(id))

@@ -75,7 +75,7 @@ class StoredRuns:
             ]
 
     def find(self, run: str) -> StoredRun:
-        """Return the run of this ID. Raises `InputError` if there is none."""
+        """Return the run of this ID. Raises `InputError` for an unknown ID."""
         with self._client() as client:
             return self._found(client, run)
 

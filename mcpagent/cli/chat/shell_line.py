@@ -170,7 +170,7 @@ async def offer_shell(
 ) -> str:
     """Ask, run the line and show its output.
 
-    Returns the text for the next question, "" if there is none.
+    Returns the text for the next question, or "".
     """
     if not command:
         say("what should run? !COMMAND, for example !git status")

@@ -51,7 +51,7 @@ async def watched_to_end(
 async def _shown(
     desk: Desk, store: Sessions, session: str, run: str
 ) -> RunEnded | None:
-    """Show the messages of the run as they are written; return its end, None if the session does not know it."""
+    """Show the messages of the run when they are stored; return its end, None if the session does not know it."""
     length, seen = -1, -1.0
     while True:
         record = await written(store.run_record(session, run))

@@ -82,7 +82,7 @@ def fix_for(
 
 
 def missing_variable(lines: tuple[str, ...]) -> str:
-    """Return the environment variable that these lines report as missing; "" if there is none."""
+    """Return the environment variable that these lines report as missing, or ""."""
     for line in reversed(lines):
         found = _VARIABLE.search(line[:500])
         if found is not None and _WANTED.search(line[:500]):

@@ -19,7 +19,7 @@ FALLBACKS = ("editor", "nano", "vi")
 
 
 def editor_command(environ: Mapping[str, str]) -> list[str]:
-    """Return `$VISUAL`, `$EDITOR`, else a common editor. Raises `InputError` if there is none."""
+    """Return `$VISUAL`, `$EDITOR`, else a common editor. Raises `InputError` if none is found."""
     for variable in ("VISUAL", "EDITOR"):
         if written := environ.get(variable, "").strip():
             try:

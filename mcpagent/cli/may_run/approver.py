@@ -66,8 +66,8 @@ _PLAIN_NAME = re.compile(r"[\w.:/@-]+")
 def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> str:
     """Return `server.tool`, by the server's own name for it, to be shown; rules match the uncut name.
 
-    A name with spaces or invisible characters is quoted, with such characters escaped. So no two tools look alike
-    because of them, and no name can imitate mcpagent's own text.
+    A name with spaces or invisible characters is quoted, with such characters escaped. So no two tools look alike, and
+    no name can imitate mcpagent's own text.
     """
     if tool is None:
         return safe_line(name, 80)

@@ -167,7 +167,7 @@ def make_console(
 def put(
     console: Console, *lines: Text | str, style: str | None = None, exact: bool = False
 ) -> None:
-    """Print lines without secrets; on a terminal they are wrapped at words, elsewhere they stay whole.
+    """Print lines without secrets; on a terminal they wrap at words, elsewhere they stay whole.
 
     Wrapped lines continue indented: no text of others, however long it is, begins a line as ours do. `exact`: a person
     judges these lines, so no part of them is removed.

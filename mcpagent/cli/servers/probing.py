@@ -345,7 +345,7 @@ async def probe_all(
 ) -> list[Probe]:
     """Test the servers concurrently, somewhat more at a time than there are processors; `seconds` as in `probe`.
 
-    `report` receives each in this order, as soon as it and those before it are done.
+    `report` receives each in this order, as soon as it and all before it have ended.
     """
     room = asyncio.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
 

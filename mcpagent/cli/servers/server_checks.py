@@ -83,7 +83,7 @@ def configuration_warnings(config: ServerConfig) -> list[str]:
 
 
 def unpinned_package(command: str, args: Sequence[str]) -> tuple[str, str] | None:
-    """Return a package that is fetched without a version, and its pinned form; None if there is none."""
+    """Return a package that is fetched without a version, and its pinned form, or None."""
     program = re.split(r"[\\/]", command)[-1].removesuffix(".cmd").removesuffix(".exe")
     words = list(args)
     if (

@@ -290,7 +290,10 @@ def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:
 
 
 def followed(path: Path, start: FileState, wait: Callable[[], None]) -> Iterator[str]:
-    """Yield each complete line written after `start`; `wait` is called if there is none. Follows a new file, too."""
+    """Yield each complete line written after `start`; `wait` is called if there is no new line.
+
+    Follows a new file, too.
+    """
     (at, identity), rest = start, b""
     while True:
         size, now = _state(path)

@@ -262,7 +262,7 @@ def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
 
 
 def plain_names(items: Iterable[tuple[str, str]]) -> Iterator[Completed]:
-    """Yield names with third-party descriptions; names that a shell could interpret are left out."""
+    """Yield names with third-party descriptions; skip names that a shell could interpret."""
     for name, about in items:
         if _PLAIN.fullmatch(name):
             yield Completed(name, _short(about))

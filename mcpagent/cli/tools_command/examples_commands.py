@@ -123,7 +123,7 @@ async def _describe(
 
 
 def list_examples(options: Options, names: Sequence[str]) -> ExitCode:
-    """List the requests of these tools, of all that have any without a name; exit code 1 if there are none."""
+    """List the requests of these tools, of all that have any without a name; exit code 1 if there are no requests."""
     terminal = open_terminal(options.color)
     tools = asyncio.run(_tools_named(options, terminal, names))
     written = read_examples(example_file(options))

@@ -30,7 +30,7 @@ _PASSED_ON = (
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The output of the process; `why` is the reason if there is none."""
+    """The output of the process; `why` is the reason for a missing output."""
 
     output: bytes = b""
     why: str = ""

@@ -93,7 +93,7 @@ class JsonBudget:
 
 
 def parse_in_steps(data: Bytes, budget: JsonBudget | None = None) -> Any:
-    """Parse one JSON value. Raises `ValueError` if it is none, and `TooMuchError` over the budget."""
+    """Parse one JSON value. Raises `ValueError` if it is invalid, and `TooMuchError` over the budget."""
     budget = budget or JsonBudget()
     start = _after_space(data, 0)
     with uncollected():

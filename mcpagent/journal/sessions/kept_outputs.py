@@ -49,7 +49,7 @@ class KeptOutputs(MemoryShelf):
         await super().put(output, tool)
 
     async def get(self, handle: str) -> LargeOutput | None:
-        """Return the stored output; None if there is none. Raises `SessionStoreError` if the store cannot be read."""
+        """Return the stored output, or None. Raises `SessionStoreError` if the store cannot be read."""
         if (found := await super().get(handle)) is not None:
             return found
         row = await written(self._store.output(self._session, handle))

@@ -257,7 +257,7 @@ class PostgresStore(SqlStore):
         return self._connection
 
     def _found_version(self) -> int:
-        """Return the version of the tables; 0 if there are none.
+        """Return the version of the tables; 0 without tables.
 
         Raises `SessionStoreError` if this user may not read them.
         """

@@ -67,7 +67,7 @@ class SessionStore(Protocol):
         ...
 
     def read(self, session: str, *prefixes: str) -> StoredSession | None:
-        """Return the entries whose key begins with one of the prefixes, as of one moment; None if there is none."""
+        """Return the entries whose key begins with one of the prefixes, as of one moment, or None."""
         ...
 
     def list(self) -> Sequence[StoredSession]:

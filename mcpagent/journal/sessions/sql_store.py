@@ -277,7 +277,7 @@ class SqlStore(ABC):
             self.add_words(session, entry.key, entry.words)
 
     def read(self, session: str, *prefixes: str) -> StoredSession | None:
-        """Return the entries whose key begins with one of the prefixes; None if there is none."""
+        """Return the entries whose key begins with one of the prefixes, or None."""
         with self.transaction(writes=False):
             entries: list[Entry] = []
             for prefix in prefixes:

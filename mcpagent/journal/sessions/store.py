@@ -158,7 +158,7 @@ class Sessions:
     # -- one session, as an agent uses it -----------------------------------------------------------------------------
 
     def open(self, session: str) -> KeptSession | None:
-        """Take the session for this process, and read it; None if there is none.
+        """Take the session for this process, and read it; None if it does not exist.
 
         Raises `SessionBusyError` if another process has it.
         """
@@ -214,7 +214,7 @@ class Sessions:
         return None
 
     def _entry(self, session: str, key: str) -> Any:
-        """Return the data of the entry with this key; None if there is none."""
+        """Return the data of the entry with this key, or None."""
         stored = self._store.read(session, key)
         entry = None
         if stored is not None:
@@ -449,7 +449,7 @@ class Sessions:
         )
 
     def flush(self) -> Future[None]:
-        """Return a future that completes when all writes requested so far are done."""
+        """Return a future that completes after all writes requested so far."""
         return self._do(lambda: None)
 
     def _sql(self, what: str) -> SqlStore:
@@ -639,8 +639,10 @@ class Sessions:
 
     @checked(InputError)
     def delete(self, session: str) -> None:
-        """Delete a session, with its outputs and runs. Raises `InputError` if there is none, and `SessionBusyError`
-        while an agent has it."""
+        """Delete a session, with its outputs and runs.
+
+        Raises `InputError` if it is missing, and `SessionBusyError` while an agent has it.
+        """
         if session in self._kept:
             raise SessionBusyError(session, self._me)
         if not self._result(self._do(lambda: self._delete(session))):
@@ -688,7 +690,7 @@ class Sessions:
         return self._result(self._do(lambda: self._sql("figures").size(OUTPUT)))
 
     def check(self) -> list[str]:
-        """Return the problems of the store, one line each; empty if there are none.
+        """Return the problems of the store, one line each; empty if there are no problems.
 
         Releases the sessions of dead processes.
         """

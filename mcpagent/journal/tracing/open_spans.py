@@ -204,7 +204,7 @@ def current(span: OpenSpan) -> Iterator[None]:
 
 
 def trace_parent(ids: SpanContext) -> str:
-    """Return the IDs as the W3C writes them, `00-<trace>-<span>-<flags>`; "" if there are none."""
+    """Return the IDs as the W3C writes them, `00-<trace>-<span>-<flags>`, or ""."""
     if ids.is_valid:
         return f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{ids.trace_flags:02x}"
     return ""

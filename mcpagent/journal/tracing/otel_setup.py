@@ -138,7 +138,7 @@ def _meters(name: str, environ: Mapping[str, str], resource: Resource) -> MeterP
 
 
 def _exporter(kind: str, name: str, environ: Mapping[str, str]) -> Any:
-    """Make the exporter of this name from an installed package. Raises `ValueError` if there is none."""
+    """Make the exporter of this name from an installed package. Raises `ValueError` if it is missing."""
     from importlib.metadata import entry_points
 
     if name == "otlp":

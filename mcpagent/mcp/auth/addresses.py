@@ -117,7 +117,7 @@ def is_localhost(host: str) -> bool:
 
 
 async def resolved(host: str, port: int) -> Sequence[Address]:
-    """Return all addresses of a host. Raises `OSError` if there are none."""
+    """Return all addresses of a host. Raises `OSError` if it has no address."""
     if (address := literal(host)) is not None:
         return (address,)
     if is_localhost(host):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class BoundSignIn(httpx2.Auth):
     """A sign-in that requests bound tokens if the authorization server issues them, with any grant.
 
-    The key is stored in `storage` with the tokens, if these are bound. `wanted` True: also if the server does not
+    The key is stored in `storage` with the tokens, if these require it. `wanted` True: also if the server does not
     announce them; False: never.
     """
 

@@ -17,7 +17,7 @@ ALGORITHMS = ("ES256", "EdDSA", "PS256", "RS256")
 
 
 class ProofKey(BaseModel):
-    """A private key (PEM) and its signature algorithm. It is stored with the tokens that are bound to it."""
+    """A private key (PEM) and its signature algorithm. It is stored with the tokens that require it."""
 
     algorithm: str
     pem: str

@@ -453,7 +453,7 @@ def _read(path: str) -> str:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return an answer's JSON object; empty if it is none."""
+    """Return an answer's JSON object; empty if it is no object."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

@@ -52,8 +52,8 @@ class SignIn(BaseModel):
 
     It has the tokens, the expiry of the access token (`time.time()`), the client's registration, the metadata of the
     authorization server (RFC 8414) and those of the protected resource (RFC 9728). `refusal` is the last
-    `WWW-Authenticate` header that reported insufficient permissions. `proof_key` is the key that the tokens are bound
-    to, if they are.
+    `WWW-Authenticate` header that reported insufficient permissions. `proof_key` is the key that the tokens require, if
+    any.
     """
 
     tokens: OAuthToken | None = None
@@ -121,7 +121,7 @@ class TokenStorage:
     """The sign-in to one server, with the storage interface of the SDK's clients.
 
     `context` is the SDK client that uses it. Its data about the server are stored with the tokens and restored, so that
-    a later process can refresh them. `proof_key` is the key that new tokens are bound to.
+    a later process can refresh them. `proof_key` is the key that new tokens require.
     """
 
     store: Secrets

@@ -33,7 +33,7 @@ EARLY_SECONDS = 30.0
 class StoredSignIn(httpx2.Auth):
     """Uses and refreshes the stored sign-in of one server, or gets tokens with an unattended grant.
 
-    If there is none, or it is insufficient, the server's refusal becomes an `OAuthFlowError` that names the command.
+    If the sign-in is missing or insufficient, the server's refusal becomes an `OAuthFlowError` that names the command.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class ListCache:
         return self._folder / f"{name}-{config_fingerprint(config)[:24]}.json"
 
     def load(self, config: ServerConfig) -> CachedServer | None:
-        """Return the cached data of a server; None if there are none that may still be used."""
+        """Return the cached data of a server; None if no usable data are cached."""
         try:
             data = json.loads(read_own(self.path(config)))
             if data["format"] != _FORMAT:

@@ -489,7 +489,7 @@ def _messages(data: Any) -> list[Decoded]:
 
 
 def _after(text: str) -> list[Decoded]:
-    """Return the messages after a complete one on the same line; junk if there are none."""
+    """Return the messages after a complete one on the same line; junk if there are no messages."""
     start = text.find('{"jsonrpc"')
     if start >= 0:
         return decode(text[start:].encode("utf-8", "replace"))

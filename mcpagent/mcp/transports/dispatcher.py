@@ -383,7 +383,7 @@ class Relay:
     async def _repaired(
         self, request: OpenRequest, answer: JSONRPCResponse
     ) -> dict[str, Any]:
-        """Return the result in a form that the session can use. Raises `MCPError` if there is none."""
+        """Return the result in a form that the session can use. Raises `MCPError` if it is missing."""
         much = is_large(answer.result)
         try:
             result, changes = await beside_loop(

@@ -164,7 +164,7 @@ class LearnedStore:
         self.now = now
 
     def load(self, base_url: str, model: str) -> Learned | None:
-        """Return the stored facts about a model at an address that are still valid; None if there are none."""
+        """Return the stored facts about a model at an address that are still valid, or None."""
         try:
             data = json.loads(read_own(self._path(base_url, model)))
             listed = []

@@ -151,7 +151,7 @@ class WrittenTools:
 
 
 def offer_of(to: Origin) -> tuple[Offer | None, str]:
-    """Return the tools of the model at its address; None with the reason if there are none."""
+    """Return the tools of the model at its address; None with the reason if no tool is supported."""
     if to.provider in OWN_SERVERS:
         return None, "a server of one's own runs no tools"
     match to.protocol:

@@ -123,7 +123,7 @@ class SentFiles:
     def refuse(
         self, parts: Iterable[FilePart], emit: Emit, model: str, why: str
     ) -> bool:
-        """Describe these files from now on, and report it. Returns False if there are none."""
+        """Describe these files from now on, and report it. Returns False if there are no such files."""
         left_out = [part for part in dict.fromkeys(parts) if part not in self._refused]
         self._refused.update(left_out)
         for part in left_out:

@@ -1,4 +1,4 @@
-"""Describe what an entry of a file starts, reads and sends: the value that a person sees and a consent is bound to."""
+"""Describe what an entry of a file starts, reads and sends: the value that a person sees and consents to."""
 
 from __future__ import annotations
 

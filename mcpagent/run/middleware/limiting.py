@@ -108,7 +108,7 @@ def _require_within_limits(run: AgentRun) -> None:
 
 
 def _last_answer_due(run: AgentRun) -> LimitReached | None:
-    """Return the limit after which only one more answer is allowed, None if there is none.
+    """Return the limit after which only one more answer is allowed, or None.
 
     Raises `Stop` if there was no turn yet, so that not even that answer is allowed.
     """

@@ -44,7 +44,7 @@ _PIECE = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+|[^\w\s]|_")
 
 @cache
 def sentence_model_folder() -> Path | None:
-    """Return the folder of the encoder in an installed package; None if there is none."""
+    """Return the folder of the encoder in an installed package, or None."""
     found = None
     if find_spec("numpy") is not None:
         found = find_spec(_PACKAGE)

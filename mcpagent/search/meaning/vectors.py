@@ -222,7 +222,7 @@ class Vectors:
         return [dict(zip(numbers, row, strict=True)) for row in products]
 
     def rows(self, numbers: Sequence[int]) -> Matrix | None:
-        """Return the vectors of these tools, one row each; None if there are none.
+        """Return the vectors of these tools, one row each, or None.
 
         Raises `EmbeddingError` if the embedder fails.
         """

@@ -30,7 +30,7 @@ class RunClock:
 
     @property
     def is_up(self) -> bool:
-        """True if the work that it limits is being ended, or was."""
+        """True if the work that is `limited` by it is being ended, or was."""
         return self._limit is not None and self._limit.expired()
 
     def stop(self) -> None:

@@ -128,7 +128,7 @@ class UsedUp(NamedTuple):
 def used_up(
     limits: Limits, amounts: Sequence[Spent], kinds: Sequence[LimitKind]
 ) -> UsedUp | None:
-    """Return the first limit of these kinds that the amounts together have reached, None if there is none.
+    """Return the first limit of these kinds that the amounts together have reached, or None.
 
     Dollars are used up as soon as the price of one request is unknown: the sum is then unknown, too.
     """
