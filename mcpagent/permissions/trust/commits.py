@@ -57,17 +57,9 @@ def _changed_by_others(folder: Path, commit: str, paths: Sequence[str]) -> list[
     inside = [path for path in paths if Path(path).is_relative_to(top)]
     if not inside:
         return []
-    log = _git(
-        folder,
-        "log",
-        "-c",  # of a merge: the files that are as in none of its parents
-        "--format=%x00%H %ae",
-        "--name-only",
-        "-z",
-        f"{commit}..HEAD",
-        "--",
-        *inside,
-    )
+    # With -c a merge names the files that differ from all of its parents.
+    names = ["-c", "--format=%x00%H %ae", "--name-only", "-z"]
+    log = _git(folder, "log", *names, f"{commit}..HEAD", "--", *inside)
     own, address = _commits_made_here(folder), _own_address(folder)
     by_others, by_person = set[str](), set[str]()
     for number, author, names in _commits_in(log):
@@ -75,9 +67,8 @@ def _changed_by_others(folder: Path, commit: str, paths: Sequence[str]) -> list[
             by_person.update(names)
         else:
             by_others.update(names)
-    differing = _git(
-        folder, "diff-tree", "-r", "--name-only", "-z", commit, "HEAD", "--", *inside
-    )
+    tree = ["diff-tree", "-r", "--name-only", "-z"]
+    differing = _git(folder, *tree, commit, "HEAD", "--", *inside)
     # what differs and no commit explains came by a merge that took an older file
     changed = by_others | ({*filter(None, differing.split("\0"))} - by_person)
     return sorted(name for name in changed if os.path.join(top, name) in inside)
