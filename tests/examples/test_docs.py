@@ -30,6 +30,7 @@ import pytest
 
 from mcpagent.config import load_servers
 from mcpagent.demo import demo_server_config
+from tests.made_files import pdf
 from tests.servers.stand_ins import TOKEN, stand_ins
 from tests.tables import each_row
 
@@ -144,6 +145,7 @@ def folder(tmp_path: Path) -> Path:
     work = tmp_path / "work"
     work.mkdir()
     (work / "notes.txt").write_text("Buy milk.\n", "utf-8")
+    (work / "report.pdf").write_bytes(pdf("Sales grew."))
     return work
 
 
