@@ -119,6 +119,11 @@ class Decision:
         return f"{self.rule} in {safe_line(self.place, 120)}"
 
 
+def strictness(decision: Decision) -> int:
+    """Return a number that is larger the less a decision lets run."""
+    return _STRICTNESS[decision.verdict]
+
+
 def decide(call: CallFacts, rules: Rules) -> Decision:
     """Return the decision of the strongest rule that fits the call."""
     return next(decisions(call, rules))

@@ -90,3 +90,32 @@ async def test_who_listens_to_decisions_hears_each_that_is_no_yes_with_its_rule(
     with over_http("web", tmp_path / "log") as server:
         await run_by(path, replace(server, approval=(("push", "deny"), ("read", "ask")), source="f:3"), policy)
     assert sorted(heard) == [("push", "deny", "f:3", "web.approval.push"), ("read", "ask", "f:3", "web.approval.read")]
+
+
+@each_row(
+    "outer, own, expected",
+    [
+        ({"web.push": "deny"}, {}, READS),
+        ({"web.*": "deny", "web.read": "allow"}, {"web.push": "allow"}, READS),
+        ({"web.push": "allow"}, {"web.push": "deny"}, READS),
+        ({"other.push": "deny"}, {}, BOTH),
+    ],
+)
+async def test_rules_of_the_caller_hold_for_the_calls_of_the_agent_that_it_calls(
+    outer: dict[str, Approval], own: dict[str, Approval], expected: set[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "received"
+    with over_http("web", log) as server:
+        calls: list[Any] = [[call("read"), call("push")], "done"]
+        helper = Agent(ScriptedModel(calls), mcp_config=[server], approval=ApprovalPolicy(rules=own), options=PATIENT)
+        between = Agent(
+            ScriptedModel([call("helper", prompt="go"), "done"]), tools=[helper.as_tool("helper", "Helps.")]
+        )
+        caller = Agent(
+            ScriptedModel([call("between", prompt="go"), "done"]),
+            tools=[between.as_tool("between", "Passes on.")],
+            approval=ApprovalPolicy(rules=outer),
+        )
+        async with helper, between, caller:
+            await caller.ask("go")
+    assert {name for _, name in received(log)} == expected

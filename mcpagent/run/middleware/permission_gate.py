@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import inspect
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
 from mcpagent.history.conversation import INNER, Conversation
-from mcpagent.permissions.rules import CallFacts, decide
+from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.rules import CallFacts, Decision, decide, strictness
 from mcpagent.run.agent_run import AgentRun, Middleware
 from mcpagent.run.middleware.admission import misfit_of, misfit_text
 from mcpagent.run.run_parts import CallState
@@ -119,7 +120,7 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
         ):
             asked, answer = replace(asked, arguments=arguments), None
             continue
-        if decide(facts_of(tool, arguments), policy.rules_now()).verdict == "deny":
+        if decision_in(run, facts_of(tool, arguments)).verdict == "deny":
             call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
             return
         problem = await misfit_of(tool, arguments, run)
@@ -133,6 +134,28 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
 def facts_of(tool: Tool, arguments: dict[str, Any]) -> CallFacts:
     """Return the facts that rules judge a call of this tool by."""
     return CallFacts(tool.asked(arguments), arguments, tool.rules)
+
+
+def decision_in(run: AgentRun, facts: CallFacts) -> Decision:
+    """Return the strictest decision of the agent's rules and of the rules of the agents that called it.
+
+    Only the agent's own rules can replace a rule of a server's entry: callers can make it stricter.
+    """
+    found = decide(facts, run.permissions.rules_now())
+    for policy in _rules_of_callers(run):
+        other = decide(replace(facts, rules=()), policy.rules_now())
+        found = max(found, other, key=strictness)
+    return found
+
+
+def _rules_of_callers(run: AgentRun) -> Iterator[ApprovalPolicy]:
+    """Yield the policies of the agents that called this one, if they have rules other than its own."""
+    own = run.permissions.rules
+    caller = run.parent
+    while caller is not None:
+        if caller.permissions.rules and caller.permissions.rules is not own:
+            yield caller.permissions
+        caller = caller.parent
 
 
 def _kind_of(tool: Tool | None) -> PendingKind:
@@ -158,20 +181,21 @@ async def _request_for(
     Rules judge other people's tools and the user's, not the runtime's own, such as `search_tools`.
     """
     policy = run.permissions
+    has_rules = policy.rules or any(_rules_of_callers(run))
     can_be_judged = (
-        tool.rules or tool.approval is not None or tool.external or policy.rules
+        tool.rules or tool.approval is not None or tool.external or has_rules
     )
     if not can_be_judged or (tool.approval is None and run.tools.is_own(tool)):
         return None
     facts = facts_of(tool, asked.arguments)
-    rules, is_much = policy.rules_now(), is_large(asked.arguments)
-    decision = decide(facts, rules)
+    is_much = is_large(asked.arguments)
+    decision = decision_in(run, facts)
     if (
         decision.verdict == "allow"
         and tool.approval is not None
         and await _needs_approval(asked, tool, run, call)
     ):
-        decision = decide(replace(facts, is_required=True), rules)
+        decision = decision_in(run, replace(facts, is_required=True))
     if call.is_settled or (decision.verdict == "allow" and not tool.external):
         return None
     place, session = run.conversation.place, run.context.thread_id
