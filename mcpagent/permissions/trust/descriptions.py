@@ -23,8 +23,8 @@ Kind: TypeAlias = Literal["server", "card", "model"]
 _TOLD_APART = frozenset(
     {"command", "args", "env", "env_file", "cwd", "url", "headers", "roots", "sign_in"}
 )
-_CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
-"""Keys that change nothing about what runs, or what it may do; so do those in seconds."""
+_CHANGES_NOTHING = frozenset({"disabled", "enabled", "timeout"})
+"""Keys that change neither what runs, nor what it may do, nor what the model reads; so do those in seconds."""
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|node|bun|deno|tsx|ruby|perl|php|sh|bash|zsh|uv)[\d.]*(?:\.exe)?"

@@ -111,7 +111,7 @@ def test_what_does_not(change: str, tmp_path: Path) -> None:
     [
         ({"command": "sh"}, {"cmd": "sh"}, True),
         ({"command": "sh", "timeout": 5}, {"command": "sh", "timeout": 50}, True),
-        ({"command": "sh", "description": "a"}, {"command": "sh"}, True),
+        ({"command": "sh", "description": "a"}, {"command": "sh"}, False),  # the model reads it
         ({"command": "sh", "args": ["a b"]}, {"command": "sh", "args": ["a", "b"]}, False),
         ({"command": "sh", "args": []}, {"command": "sh", "args": [""]}, False),
         ({"command": "sh", "env": {"A": "B"}}, {"command": "sh", "env": {"a": "B"}}, False),
