@@ -11,9 +11,8 @@ The rules, first match wins:
    session", then `--approve all`.
 4. `--approve none` denies.
 5. `"approval": "ask"` asks.
-6. What only reads runs, if the user believes it: a tool whose server says so, or a resource that its server lists, if
-   the server is marked with `"trust": true`; and all of the bundled server, which changes nothing outside its own
-   memory.
+6. Calls that only read run if the server is marked with `"trust": true`: tools that it declares read-only, and
+   resources that it lists. All tools of the bundled server run, since it changes nothing outside its own memory.
 7. `--approve ask`, the default of the command line, asks about the rest, `safe` denies it. If nobody can be asked,
    asking is a denial. In the library the rest runs.
 
