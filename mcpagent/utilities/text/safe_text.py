@@ -32,15 +32,16 @@ def _is_safe(char: str) -> bool:
 def safe_text(text: str) -> str:
     """Return the text without control, bidirectional, invisible and unassigned characters; line breaks and tabs stay.
 
-    Idempotent. ANSI sequences lose their escape character and so become visible, harmless text.
+    Idempotent. ANSI sequences lose their escape character and so become visible, harmless text. A long text is read in
+    steps, so that a worker thread lets other threads run.
     """
+    if len(text) > _STEP:
+        steps = range(0, len(text), _STEP)
+        return "".join([safe_text(text[start : start + _STEP]) for start in steps])
     if text.isascii() and text.isprintable():
         return text
     text = text.replace("\r\n", "\n")
-    found = set[str]()
-    for start in range(0, len(text), _STEP):
-        found.update(text[start : start + _STEP])
-    removed = {ord(char): None for char in found if not _is_safe(char)}
+    removed = {ord(char): None for char in set(text) if not _is_safe(char)}
     if not removed:
         return text
     return text.translate(removed)
