@@ -157,10 +157,11 @@ def usable_output(tool: Tool, output: ToolOutput) -> ToolOutput:
 
 def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
     """Return a copy of the list that a toolset returned. Raises `ConfigError` if it is no list of tools."""
-    if not isinstance(tools, list | tuple) or not all(
-        isinstance(tool, Tool) for tool in tools
-    ):
+    if not isinstance(tools, list | tuple):
         expect_kind(f"{label}: tools()", tools, list[Tool])
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            expect_kind(f"{label}: tools()", tools, list[Tool])
     return list(tools)
 
 
