@@ -160,13 +160,13 @@ class Ranker:
     ) -> Ranking:
         """Return the best `limit` tools and more; `only` restricts the tools.
 
-        If the best match is weak, the better vectors rank again, unless the caller wants a quick ranking. `favours`
-        raise tools that served similar queries: 0 to 1, by number.
+        If the best match is weak, the better vectors rank again, unless the caller wants a quick ranking or no word
+        of the text carries meaning. `favours` raise tools that served similar queries: 0 to 1, by number.
         """
         ranking = self._favour(self._rank(text, limit, only), favours)
         if is_quick or self._better is None or not self._better.are_few:
             return ranking
-        if not ranking.is_weak:
+        if not ranking.is_weak or not telling_words(ranking.asked):
             return ranking
         slow = Ranker(self._postings, Stages(self._better), self.asker)
         again = slow.rank(text, limit, only, favours=favours)

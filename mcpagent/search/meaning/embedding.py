@@ -49,7 +49,10 @@ _MAX_WORDS = 100_000
 """Words whose tokens are remembered."""
 
 _MOST_CHARACTERS, _MOST_TOKENS = 1_000, 512
-"""The length of a text whose word vectors are added: nearly all requests are shorter. A token takes 8 KB."""
+"""The length of a text whose word vectors are added: nearly all requests are shorter."""
+
+_AT_ONCE = 32
+"""Vectors that are added at once without numpy."""
 
 _LONGEST_SENTENCE = 300
 """Characters of a text that the sentence encoder reads. A token takes 16 KB."""
@@ -134,11 +137,15 @@ class StaticEmbedder:
 
     def plain(self, texts: Sequence[str]) -> list[Row]:
         """Return unit vectors without numpy, whose import takes longer than a hundred texts and their vectors do."""
-        rows = [
-            [*map(sum, zip(*map(self._mapped.row, self._tokens(text)), strict=True))]
-            for text in texts
-        ]
-        return [unit_row(row or [0.0] * self._mapped.width) for row in rows]
+        return [unit_row(self._sum(self._tokens(text))) for text in texts]
+
+    def _sum(self, tokens: Sequence[int]) -> list[float]:
+        """Return the sum of the tokens' vectors, some at a time: each takes 8 KB as Python's numbers."""
+        total = [0.0] * self._mapped.width
+        for at in range(0, len(tokens), _AT_ONCE):
+            rows = map(self._mapped.row, tokens[at : at + _AT_ONCE])
+            total = [*map(sum, zip(total, *rows, strict=True))]
+        return total
 
     def pieces(self, word: str) -> int:
         """Return the number of tokens in the word: one or two for a usual word, more for a mistyped one."""

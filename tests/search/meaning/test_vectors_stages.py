@@ -59,6 +59,13 @@ def test_a_match_that_is_not_weak_takes_the_quick_vectors() -> None:
     assert better.texts == 0
 
 
+@each_row("text", ["what is it?", "\U0001f468\u200d\U0001f469", "[[[]]]"])
+def test_a_text_without_a_word_that_carries_meaning_takes_the_quick_vectors(text: str) -> None:
+    indexed, better = held(3)
+    indexed.ranker.rank(text, 5)
+    assert better.texts == 0
+
+
 def test_a_tool_that_served_the_same_request_needs_no_better_vectors() -> None:
     indexed, better = held(3)
     ranking = indexed.ranker.rank("asked", 5, favours={0: 1.0})
