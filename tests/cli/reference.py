@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from mcpagent.cli.app import command_line
 from mcpagent.cli.chat.slash.slash_table import COMMANDS, KEYS, PREFIXES
 from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import PLAIN, leaves
+from mcpagent.cli.frame.options import leaves
 from mcpagent.cli.help import TOP_LEVEL_HELP
+from mcpagent.cli.help_pages import command_page, every_option
 from mcpagent.cli.oneshot.json_report import SCHEMA
 from mcpagent.permissions import rules
 from tests.cli.event_schema import DOCUMENTS
@@ -31,18 +31,15 @@ def page() -> str:
         "chat": _rows(chat),
         "prefixes": "".join(f"- {line.strip()}\n" for line in PREFIXES),
         "keys": "".join(f"- {line.strip()}\n" for line in KEYS),
-        "commands": "".join(f"\n### {path}\n\n```text\n{help_page(leaf, path)}```\n" for path, leaf in commands),
+        "options": every_option(command_line()),
+        "commands": "".join(
+            f"\n### {path}\n\n```text\n{command_page(leaf, path, 100, whole=False)}```\n" for path, leaf in commands
+        ),
     }
     text = Path(__file__).with_suffix(".md").read_text("utf-8").replace("<!-- schema -->", SCHEMA)
     for name, part in parts.items():
         text = text.replace(f"<!-- {name} -->\n", part)
     return text
-
-
-def help_page(command: Any, path: str, width: int = 100) -> str:
-    """Return the page that `mcpagent COMMAND --help` prints in a terminal of this width."""
-    context = command.context_class(command, info_name=path, terminal_width=width, **PLAIN["context_settings"])
-    return f"{command.get_help(context)}\n"
 
 
 def _rows(rows: Iterable[tuple[str, ...]]) -> str:

@@ -191,12 +191,12 @@ class SqliteStore(SqlStore):
             or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         ):
             raise SessionStoreError(
-                f"{self.where}: is another program's database; use another file: --session-db FILE"
+                f"{self.where}: is another program's database; use another file: --set session_db=FILE"
             )
         if found > self.version:
             newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
             raise SessionStoreError(
-                f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE"
+                f"{self.where}: {newer}; update mcpagent, or use another file: --set session_db=FILE"
             )
         return found
 
@@ -357,7 +357,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 def _told(error: sqlite3.Error | OSError) -> str:
     """Return the error and its fix."""
     if isinstance(error, OSError):
-        return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --session-db FILE"
+        return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --set session_db=FILE"
     text = safe_line(str(error), 160)
     if isinstance(error, sqlite3.OperationalError):
         if "full" in text:
@@ -365,7 +365,7 @@ def _told(error: sqlite3.Error | OSError) -> str:
         if "disk I/O error" in text:
             return "the disk takes no more (disk I/O error): full, at a limit of yours, or broken; make room and go on"
         if "readonly" in text or "unable to open" in text:
-            return f"cannot be written ({text}); make it writable, or name another file: --session-db FILE"
+            return f"cannot be written ({text}); make it writable, or name another file: --set session_db=FILE"
         if "locked" in text:
             return f"another program has kept it locked for {BUSY_SECONDS:g} seconds; end that one"
         if "no such module: fts5" in text:
