@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mcpagent.agents.event_stream import Answering, EventStream
-from mcpagent.agents.run_input import Given, said_in, wanted_output
-from mcpagent.history.conversation import usable_prompt
-from mcpagent.run.agent_run import Deps, RunResult
-from mcpagent.toolsets.definition import PromptOrAnswers
-from mcpagent.values.approval import CallAnswer, usable_answers
-from mcpagent.values.limits.run_limits import Limits
-from mcpagent.values.messages import Prompt
-from mcpagent.values.tool_context import ToolContext
+from mcpagent.values.type_variables import Deps
 
+# `from mcpagent import Agent` loads this module. The engine is loaded by the first `Agent(...)`.
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+
+    from mcpagent.agents.event_stream import Answering, EventStream
+    from mcpagent.agents.run_input import Given, InputKind
+    from mcpagent.run.agent_run import RunResult
+    from mcpagent.toolsets.definition import PromptOrAnswers
+    from mcpagent.values.approval import CallAnswer
+    from mcpagent.values.limits.run_limits import Limits
+    from mcpagent.values.messages import Prompt
+    from mcpagent.values.tool_context import ToolContext
 
 _O = TypeVar("_O")
 
@@ -86,15 +88,8 @@ class WaysToAsk(Generic[Deps]):
         `AgentStateError` while the session is answering, `CallsPendingError` when calls wait for an answer. After an
         error or a cancellation the conversation continues with the next `ask`.
         """
-        return self._asked.answer_to(
-            lambda: Given(
-                usable_prompt(prompt),
-                wanted_output(output_type),
-                deps,
-                tool_context,
-                limits,
-            )
-        )
+        given = _given("prompt", prompt, output_type, deps, tool_context, limits)
+        return self._asked.answer_to(given)
 
     @overload
     def ask_sync(
@@ -139,15 +134,8 @@ class WaysToAsk(Generic[Deps]):
 
         An agent starts itself if need be; close it with `close()` or `with`. Its sessions need it started.
         """
-        return self._wait_for_answer(
-            lambda: Given(
-                usable_prompt(prompt),
-                wanted_output(output_type),
-                deps,
-                tool_context,
-                limits,
-            )
-        )
+        given = _given("prompt", prompt, output_type, deps, tool_context, limits)
+        return self._wait_for_answer(given)
 
     @overload
     def run(
@@ -193,11 +181,8 @@ class WaysToAsk(Generic[Deps]):
         Pending calls raise nothing: the result lists them. An answer that does not match the `output_type` raises only
         when you read `output`.
         """
-        return self._asked.result_of(
-            lambda: Given(
-                said_in(prompt), wanted_output(output_type), deps, tool_context, limits
-            )
-        )
+        given = _given("either", prompt, output_type, deps, tool_context, limits)
+        return self._asked.result_of(given)
 
     @overload
     def resume(
@@ -249,15 +234,8 @@ class WaysToAsk(Generic[Deps]):
         A run that was begun with an `output_type` still ends with such an answer. Pass the type again to get its value;
         without it, you get the validated JSON as text.
         """
-        return self._asked.answer_to(
-            lambda: Given(
-                usable_answers(answers),
-                wanted_output(output_type),
-                deps,
-                tool_context,
-                limits,
-            )
-        )
+        given = _given("answers", answers, output_type, deps, tool_context, limits)
+        return self._asked.answer_to(given)
 
     @overload
     def stream(
@@ -307,9 +285,33 @@ class WaysToAsk(Generic[Deps]):
         prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
         `RunFinished.pending`. With an `output_type`, `partial_output()` is the part that has arrived.
         """
-        spec = wanted_output(output_type)
-        return EventStream(
-            self._asked,
-            lambda: Given(said_in(prompt), spec, deps, tool_context, limits),
-            spec,
+        from mcpagent.agents.event_stream import EventStream
+        from mcpagent.agents.run_input import wanted_output
+
+        given = _given("either", prompt, output_type, deps, tool_context, limits)
+        return EventStream(self._asked, given, wanted_output(output_type))
+
+
+def _given(
+    kind: InputKind,
+    said: Any,
+    output_type: Any,
+    deps: Any,
+    tool_context: ToolContext | None,
+    limits: Limits | None,
+) -> Callable[[], Given]:
+    """Return a function that reads the input when the run begins, so that its errors are those of the run."""
+
+    def read() -> Given:
+        from mcpagent.agents.run_input import given_of
+
+        return given_of(
+            kind,
+            said,
+            output_type,
+            deps=deps,
+            tool_context=tool_context,
+            limits=limits,
         )
+
+    return read
