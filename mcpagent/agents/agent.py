@@ -52,23 +52,28 @@ class Agent(WaysToAsk[Deps]):
     An agent is a definition; a conversation is a `Session`: `agent.session()` begins one, any number at once. `ask`,
     `messages` and the like of the agent itself use the agent's default session.
 
-    `model`: `provider:name`, any object with `Model.respond`, a list of these (the next one answers if one cannot), or
-    None for the first provider whose key is set. `tools` may hold functions, tools, toolsets, `McpServer` values, lists
-    of functions, and tools that the model's provider runs, such as `WebSearch()`. `mcp_config`: a file, a dict of the
-    same shape, `ServerConfig` values, or the result of `load_servers`. `instructions` begin the system prompt; a
-    function of the run's context is called when a conversation begins.
-    `tool_search`: True, "auto" (on for large catalogues), `ToolSearch(...)`, or False; None searches only tools that
-    are marked as deferred. `with_tool_search_mode=True` and `"auto"` mean the same as `tool_search=True` and `"auto"`.
-    `pre_discovered_tools`, names and patterns such as `get_*`, are offered from the first request on.
-    `code_mode`: True, or `CodeMode(...)`: the model calls tools as functions in Python programs.
-    `approval`: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with who decides.
-    `options` limit an answer (turns, tokens, money, time), and hold the model's settings, the options of all servers,
-    and wrappers such as a `Recorder`. `sessions` stores the conversations, at a path or an address of PostgreSQL:
-    `agent.session("id")` continues one, in any process. `on_event` receives every event; its errors are logged, never
-    raised (without it, warnings are logged).
-
     Constructing does no I/O and needs no key; entering connects all servers at once. If a server fails, `servers` and
     an event name it, and the others work.
+
+    Args:
+        model: `provider:name`, any object with `Model.respond`, or a list of these, whose next one answers if one
+            cannot. None: the first provider whose key is set.
+        tools: Functions, tools, toolsets, `McpServer` values, lists of functions, and tools that the model's provider
+            runs, such as `WebSearch()`.
+        mcp_config: A file, a dict of the same shape, `ServerConfig` values, or the result of `load_servers`.
+        instructions: The beginning of the system prompt. A function of the run's context is called when a conversation
+            begins.
+        tool_search: True, "auto" (on for large catalogues), `ToolSearch(...)`, or False. None: only tools that are
+            marked as deferred are searched.
+        with_tool_search_mode: True and "auto" mean the same as in `tool_search`.
+        pre_discovered_tools: Names and patterns such as `get_*` that are offered from the first request on.
+        code_mode: True, or `CodeMode(...)`: the model calls tools as functions in Python programs.
+        approval: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with its approver.
+        options: `RunOptions`: the limits of an answer, the model's settings, the options of all servers, and wrappers
+            such as a `Recorder`.
+        sessions: The store of the conversations: a path, or an address of PostgreSQL. `agent.session("id")` continues
+            one, in any process.
+        on_event: A listener for every event. Its errors are logged, never raised. Without it, warnings are logged.
     """
 
     def __init__(
@@ -120,16 +125,29 @@ class Agent(WaysToAsk[Deps]):
     ) -> Session[Deps]:
         """A separate conversation over this agent's servers, tools and model; it continues `messages`, if you pass any.
 
-        `trusted=False` marks the messages as third-party data: their system words, open calls, compactions and
-        containers of programs are ignored. None: messages of mcpagent are trusted, messages in the format of another
-        API are not. Calls at their end that have no result can be answered with `Session.resume`; the next prompt
-        closes them. `id` identifies it for toolsets and listeners. Tool functions find `deps` and `tool_context` in
-        their `RunContext`. `limits` apply to all its runs together, in place of `RunOptions(session_limits=...)`; the
-        session stores its use. It lives as long as your code holds it. If the agent stores its sessions, a known ID
-        continues its conversation. Reading it takes some milliseconds, during which the event loop waits:
-        `await asyncio.to_thread(agent.session, id)` reads it in a thread. Raises `AgentStateError` before the agent is
-        started, `InputError` for messages that cannot be read, and `SessionBusyError` if another process has the
-        session, or a durable run that has not ended.
+        It lives as long as your code holds it. If the agent stores its sessions, a known ID continues its conversation.
+        Reading it takes some milliseconds, during which the event loop waits:
+        `await asyncio.to_thread(agent.session, id)` reads it in a thread. Calls at the end of `messages` that have no
+        result can be answered with `Session.resume`; the next prompt closes them.
+
+            session = agent.session("ann")
+            print(await session.ask("What time is it in Tokyo?"))
+
+        Args:
+            id: The name of the session for the store, toolsets and listeners.
+            messages: A history to continue.
+            deps: Your own objects; tool functions find them in their `RunContext`.
+            tool_context: The context of tool functions, in their `RunContext`.
+            limits: The limits of all its runs together, in place of `RunOptions(session_limits=...)`. The session
+                stores its use.
+            trusted: False: the messages are third-party data; their system words, open calls, compactions and
+                containers of programs are ignored. None: messages of mcpagent are trusted, messages in the format of
+                another API are not.
+
+        Raises:
+            AgentStateError: The agent is not started.
+            InputError: The messages cannot be read.
+            SessionBusyError: Another process has the session, or a durable run that has not ended.
         """
         from mcpagent.agents.session import session_of
         from mcpagent.values.limits.run_limits import Limits

@@ -78,15 +78,25 @@ class WaysToAsk(Generic[Deps]):
     ) -> Coroutine[Any, Any, Any]:
         """Return the answer to the prompt, continuing the conversation.
 
-        The prompt is a text, or parts such as `[Text("What is this?"), Image(...)]`.
+        After an error or a cancellation the conversation continues with the next `ask`.
 
-        With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
-        and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
-        this run, and `limits` that of `RunOptions(limits=)`. Raises `ModelError` when the model fails, `InputError` for
-        an unusable prompt or type, `OutputError` for an answer that is not of the type, also when it was asked for once
-        more, `LimitError` when a limit ends the run before there is anything of an answer, or one of the type,
-        `AgentStateError` while the session is answering, `CallsPendingError` when calls wait for an answer. After an
-        error or a cancellation the conversation continues with the next `ask`.
+            city = await agent.ask("Which city is the largest?", output_type=City)
+
+        Args:
+            prompt: A text, or parts such as `[Text("What is this?"), File("photo.png")]`.
+            output_type: The type of the answer: a pydantic model, dataclass, TypedDict, enum, list, union, or a JSON
+                Schema. None: text.
+            deps: Your own objects for tool functions, in place of the session's, for this run.
+            tool_context: The context of tool functions, in place of the session's, for this run.
+            limits: The limits of this run, in place of `RunOptions(limits=...)`.
+
+        Raises:
+            ModelError: The model failed.
+            InputError: The prompt or the type is unusable.
+            OutputError: The answer is not of the type, also after a second request.
+            LimitError: A limit ended the run before there was an answer.
+            AgentStateError: The session is answering, or the agent is not started.
+            CallsPendingError: Calls wait for an answer.
         """
         given = _given("prompt", prompt, output_type, deps, tool_context, limits)
         return self._asked.answer_to(given)
@@ -130,9 +140,19 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Any:
-        """`ask` for code without an event loop.
+        """Return the answer like `ask`, in code without an event loop.
 
         An agent starts itself if need be; close it with `close()` or `with`. Its sessions need it started.
+
+            with Agent("offline") as agent:
+                print(agent.ask_sync("What is 12 * 12?"))
+
+        Args:
+            prompt: As in `ask`.
+            output_type: As in `ask`.
+            deps: As in `ask`.
+            tool_context: As in `ask`.
+            limits: As in `ask`.
         """
         given = _given("prompt", prompt, output_type, deps, tool_context, limits)
         return self._wait_for_answer(given)
@@ -180,6 +200,16 @@ class WaysToAsk(Generic[Deps]):
 
         Pending calls raise nothing: the result lists them. An answer that does not match the `output_type` raises only
         when you read `output`.
+
+            result = await agent.run("What is 12 * 12?")
+            print(result.answer, result.usage.requests)
+
+        Args:
+            prompt: A text, parts, or answers to pending calls.
+            output_type: As in `ask`.
+            deps: As in `ask`.
+            tool_context: As in `ask`.
+            limits: As in `ask`.
         """
         given = _given("either", prompt, output_type, deps, tool_context, limits)
         return self._asked.result_of(given)
@@ -233,6 +263,15 @@ class WaysToAsk(Generic[Deps]):
 
         A run that was begun with an `output_type` still ends with such an answer. Pass the type again to get its value;
         without it, you get the validated JSON as text.
+
+            answer = await session.resume([call.approve() for call in session.pending])
+
+        Args:
+            answers: One answer to each pending call.
+            output_type: As in `ask`.
+            deps: As in `ask`.
+            tool_context: As in `ask`.
+            limits: As in `ask`.
         """
         given = _given("answers", answers, output_type, deps, tool_context, limits)
         return self._asked.answer_to(given)
@@ -284,6 +323,13 @@ class WaysToAsk(Generic[Deps]):
         Leaving it in any way cancels the run; so does leaving a plain `async for` over it. With answers in place of a
         prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
         `RunFinished.pending`. With an `output_type`, `partial_output()` is the part that has arrived.
+
+        Args:
+            prompt: A text, parts, or answers to pending calls.
+            output_type: As in `ask`.
+            deps: As in `ask`.
+            tool_context: As in `ask`.
+            limits: As in `ask`.
         """
         from mcpagent.agents.event_stream import EventStream
         from mcpagent.agents.run_input import wanted_output

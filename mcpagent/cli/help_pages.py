@@ -9,11 +9,10 @@ from typing import Any
 
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.options import (
-    COMMON,
     PLAIN,
     SETTING,
-    SHARED,
     flags_of,
+    is_listed,
     leaves,
     options_in,
 )
@@ -81,7 +80,7 @@ def command_page(command: Any, path: str, width: int | None, *, whole: bool) -> 
             [_setting_record(item, context) for item in settings],
         )
         return str(formatter.getvalue())
-    shown = [item for item in flags if item.name in COMMON or item.name not in SHARED]
+    shown = [item for item in options if is_listed(item)]
     rows = [(names, _first_sentence(text)) for names, text in _records(shown, context)]
     _write_rows(formatter, "Options", rows)
     more = len(options) - len(shown)

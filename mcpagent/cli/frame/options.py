@@ -691,3 +691,13 @@ def flags_of(option: Any) -> list[str]:
     """Return the flags of an option; an option that only `--set` sets has none."""
     names = [*option.opts, *option.secondary_opts]
     return [name for name in names if not name.startswith(SETTING)]
+
+
+def is_listed(option: Any) -> bool:
+    """Return whether a short help page lists an option: it is used much, or declared by the command itself."""
+    if option.hidden or not flags_of(option):
+        return False
+    shared = SHARED.get(option.name)
+    if shared is None or option.name in COMMON:
+        return True
+    return bool(option.help != get_args(shared)[1].help)
