@@ -167,9 +167,9 @@ class SqliteStore(SqlStore):
             or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         ):
             raise SessionStoreError(
-                f"{self.where}: is another program's database; use another file: --session-db FILE"
+                f"{self.where}: is another program's database; use another file: --set session_db=FILE"
             )
-        self.require_version(found, "another file: --session-db FILE")
+        self.require_version(found, "another file: --set session_db=FILE")
         return found
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
@@ -323,7 +323,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 def _told(error: sqlite3.Error | OSError) -> str:
     """Return the error and its fix."""
     if isinstance(error, OSError):
-        return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --session-db FILE"
+        return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --set session_db=FILE"
     text = safe_line(str(error), 160)
     if isinstance(error, sqlite3.OperationalError):
         if "full" in text:
@@ -331,7 +331,7 @@ def _told(error: sqlite3.Error | OSError) -> str:
         if "disk I/O error" in text:
             return "the disk takes no more (disk I/O error): full, at a limit of yours, or broken; make room and go on"
         if "readonly" in text or "unable to open" in text:
-            return f"cannot be written ({text}); make it writable, or name another file: --session-db FILE"
+            return f"cannot be written ({text}); make it writable, or name another file: --set session_db=FILE"
         if "locked" in text:
             return f"another program has kept it locked for {BUSY_SECONDS:g} seconds; end that one"
         if "no such module: fts5" in text:
