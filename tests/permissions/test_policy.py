@@ -130,7 +130,7 @@ def test_a_rule_that_means_nothing_is_one_line() -> None:
     "rules, words",
     [
         ({1: "deny"}, 'ApprovalPolicy.rules: expected names such as "git.git_push", got int 1'),
-        ({"": "deny"}, 'ApprovalPolicy.rules: expected names such as "git.git_push", got \'\''),
+        ({"": "deny"}, "ApprovalPolicy.rules: expected names such as \"git.git_push\", got ''"),
         ({None: "deny"}, "got None"),
         ({("a", "b"): "deny"}, "got tuple"),
         ({"a": ["deny"]}, 'ApprovalPolicy.rules["a"]: expected allow, ask or deny, got list'),
