@@ -103,7 +103,7 @@ _SECRET_HEADERS = frozenset(
 )
 
 
-class Entry(Mapping[str, Any]):
+class FileEntry(Mapping[str, Any]):
     """An entry as its file has it, with literal secrets: `repr` shows its keys, and pickle leaves the values out."""
 
     __slots__ = ("_values",)
@@ -121,13 +121,13 @@ class Entry(Mapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Entry({', '.join(self)})"
+        return f"FileEntry({', '.join(self)})"
 
-    def __deepcopy__(self, _: Any) -> Entry:
+    def __deepcopy__(self, _: Any) -> FileEntry:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Entry, ({},)
+        return FileEntry, ({},)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class ServerConfig:
             "env": {name: _held(text, name) for name, text in self.env.items()},
             "headers": {name: _held(text, name) for name, text in self.headers.items()},
             "url": _held(self.url),
-            "written": Entry(self.written),
+            "written": FileEntry(self.written),
         }
         for name, value in held.items():
             object.__setattr__(self, name, value)

@@ -95,6 +95,6 @@ def test_what_is_no_secret_is_shown(tmp_path: Path) -> None:
     file.write_text(json.dumps({"mcpServers": {"it": {"command": "sh", "env": {"POSTGRES_PASSWORD": "postgres"}}}}))
     (config,) = load_servers(str(file)).servers
     assert asdict(config)["env"] == {"POSTGRES_PASSWORD": "postgres"}
-    assert f"{config.written}" == "Entry(command, env)"
+    assert f"{config.written}" == "FileEntry(command, env)"
     again = pickle.loads(pickle.dumps(config))
     assert (again, dict(again.written)) == (config, {})
