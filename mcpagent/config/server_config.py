@@ -15,6 +15,7 @@ from mcpagent.utilities.text.secrets import (
     hide,
     named_words,
     revealed,
+    secrets_in_server_address,
     secrets_under,
     without_shapes,
 )
@@ -235,7 +236,7 @@ class ServerConfig:
             ),
             "env": {name: _held(text, name) for name, text in self.env.items()},
             "headers": {name: _held(text, name) for name, text in self.headers.items()},
-            "url": _held(self.url),
+            "url": _held_address(self.url),
             "written": FileEntry(self.written),
         }
         for name, value in held.items():
@@ -259,6 +260,14 @@ def _held(text: str | Secret, name: str = "", value: str = "") -> str | Secret:
     if found or name.lower() in _SECRET_HEADERS or without_shapes(text) != text:
         return Secret(text)
     return text
+
+
+def _held_address(url: str | Secret) -> str | Secret:
+    """Return `_held` for the address of a server."""
+    if isinstance(url, str) and any(secrets_in_server_address(url)):
+        hide(*secrets_in_server_address(url))
+        return Secret(url)
+    return _held(url)
 
 
 McpServer: TypeAlias = ServerConfig

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 from mcpagent.utilities.text.safe_text import safe_text
 from mcpagent.utilities.text.secret_shapes import ANY_MARK, COMPILED, MARK_BEGUN, MARKS
@@ -209,9 +209,24 @@ def secrets_in_address(address: str) -> Iterator[str]:
         return
     if parts.password:
         yield from (parts.password, unquote(parts.password))
-    for name, value in parse_qsl(parts.query):
-        if names_a_credential(name) and is_secret(value):
-            yield value
+    for pair in parts.query.split("&"):
+        name, _, value = pair.partition("=")
+        if names_a_credential(unquote_plus(name)) and is_secret(value):
+            yield from (value, unquote_plus(value))
+
+
+def secrets_in_server_address(address: str) -> Iterator[str]:
+    """Yield `secrets_in_address`, and each random part of the path or query, which may be the key to a server.
+
+    A UUID or a hash there may name a page or a workspace, so only capital and small letters with digits count.
+    """
+    yield from secrets_in_address(address)
+    _, *parts = re.split(r"[/?&=#]", address.partition("://")[2])
+    for part in parts:
+        text = unquote(part)
+        is_mixed = text.lower() != text != text.upper()
+        if is_mixed and is_random(text):
+            yield from (part, text)
 
 
 def named_words(words: Sequence[str | Secret]) -> Iterator[tuple[int, str, str]]:
