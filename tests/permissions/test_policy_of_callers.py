@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mcpagent import Agent, ApprovalPolicy, RunContext, ScriptedModel, ToolCall
@@ -82,6 +83,22 @@ async def test_both_are_asked_if_both_want_it_and_the_second_sees_what_the_first
             assert (inner.asked, outer.asked, amounts) == ([{"amount": 5}], [left], [left["amount"]])
     for inner, outer in ((Person(says=False), Person()), (Person(), Person(says=False))):
         assert await paid(ApprovalPolicy(is_payment, outer), ApprovalPolicy(True, inner)) == []
+
+
+async def test_the_second_is_shown_what_runs_whatever_the_first_does_to_its_request() -> None:
+    def meddles(request: PendingCall) -> bool:
+        request.arguments["amount"] = 1
+        return True
+
+    def answers_another(request: PendingCall) -> Any:
+        return replace(request, fingerprint="0" * 64).approve()
+
+    person = Person()
+    assert await paid(ApprovalPolicy(is_payment, person), ApprovalPolicy(True, meddles)) == [5]
+    assert person.asked == [{"amount": 5}]
+    person = Person()
+    assert await paid(ApprovalPolicy(is_payment, person), ApprovalPolicy(True, answers_another)) == []
+    assert person.asked == []
 
 
 async def test_somebody_who_decides_for_both_is_asked_once() -> None:

@@ -274,19 +274,28 @@ async def _answer_of_all(
     run: AgentRun,
     call: CallState,
 ) -> CallAnswer | None:
-    """Ask all of them, each about the arguments that the one before left, until one does not approve."""
-    answer: CallAnswer | None = None
-    edited: dict[str, Any] | None = None
-    for on_approval in deciders:
+    """Ask all of them, each about the arguments that the one before left, until one does not approve this call."""
+    first, *others = deciders
+    assert first is not None
+    arguments = request.arguments
+    if others:
+        arguments = json_copy(arguments)  # each may change what it is shown
+    answer = await _answer_of_person(request, first, run, call)
+    for on_approval in others:
         assert on_approval is not None
-        answer = await _answer_of_person(request, on_approval, run, call)
-        if answer is None or not answer.approved:
+        if (
+            answer is None
+            or not answer.approved
+            or answer.fingerprint != request.fingerprint
+        ):
             return answer
         if answer.arguments is not None:
-            edited = answer.arguments
-            request = replace(request, arguments=edited)
-    assert answer is not None
-    return replace(answer, arguments=edited)
+            arguments = answer.arguments
+        shown = replace(request, arguments=json_copy(arguments))
+        before, answer = answer, await _answer_of_person(shown, on_approval, run, call)
+        if answer is not None and answer.arguments is None:
+            answer = replace(answer, arguments=before.arguments)
+    return answer
 
 
 async def _answer_of_person(

@@ -228,7 +228,7 @@ def _without_literal_secrets(
     left: list[LiteralSecret] = []
     changed = _with_texts(entry, str)
     for found in literal_secrets(entry):
-        holder = changed
+        holder: Any = changed
         for step in found.path[:-1]:
             holder = holder[str(step)]
         text, start = holder[found.path[-1]], len(found.before)
