@@ -217,7 +217,7 @@ class Worker:
                 return [call]
 
     def _call(self, name: str, view: View) -> tuple[str, dict[str, Any]]:
-        if "call_tool" in view.shown:
+        if "call_tool" in view.shown and name not in view.shown:
             return "call_tool", {"tool_name": name, "arguments": self._arguments[name]}
         return name, self._arguments[name]
 

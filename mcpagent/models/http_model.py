@@ -56,6 +56,7 @@ from mcpagent.models.failures_and_retries import (
     ReportedError,
     Target,
 )
+from mcpagent.models.found_tools.discovery_notes import discovery_note
 from mcpagent.models.found_tools.proxied_calls import unproxied
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import (
@@ -82,7 +83,7 @@ from mcpagent.models.output_modes.asked_output import (
     with_fields,
     with_submit_tool,
 )
-from mcpagent.models.prices import known_search_cost
+from mcpagent.models.prices import cached_share, known_search_cost
 from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provenance import address_of, thoughts_of, written_for
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
@@ -406,6 +407,13 @@ class HttpModel(ApiFormat):
             window = self.endpoint.input_tokens
         where = (self.provider, self.model_name, self.target.base_url)
         return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
+
+    def discovery_note(self, tokens: int) -> str:
+        """Return how found tools are written here, and the cost of the other way for a request of so many tokens."""
+        share = None
+        if self.provider not in OWN_SERVERS:
+            share = cached_share(self.provider, self.model_name, self.target.base_url)
+        return discovery_note(self.able.discovery, tokens, share)
 
     def tool_limits(self) -> ToolLimits:
         """Return the number of tools that fit: that of `capabilities`, else the server's own, else by its address."""

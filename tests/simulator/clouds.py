@@ -59,6 +59,7 @@ class CloudTransport:
         self.cloud = cloud
         self.behind = Simulator(brain)
         self.refused: list[Refusal] = []
+        self.paths: list[str] = []
         self.http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
         self._pieces = pieces
         self.most: int | None = None
@@ -70,6 +71,7 @@ class CloudTransport:
         try:
             call = self.cloud.enter(Call(path, headers, json.loads(request.content)))
             answer = self.behind.answer(call.path, call.headers, call.body)
+            self.paths.append(call.path)
         except Refusal as refusal:
             self.refused.append(refusal)
             return httpx2.Response(refusal.status, json=self.cloud.error(refusal))
@@ -405,6 +407,24 @@ def _enter_vllm_with_tools(call: Call) -> Call:
 def _vllm_error(refusal: Refusal) -> Body:
     return {"error": {"message": refusal.message, "type": "BadRequestError", "param": None, "code": refusal.status}}
 
+
+def _enter_anywhere(call: Call) -> Call:
+    """Return the call for the API that its path names, at any address."""
+    path = call.path.partition("?")[0]
+    if path.endswith("/messages"):
+        return Call("/v1/messages", call.headers, call.body)
+    if path.endswith("/responses"):
+        return Call("/v1/responses", call.headers, call.body)
+    if path.startswith("/v1beta/openai"):
+        return Call("/v1beta/openai/chat/completions", call.headers, call.body)
+    if "claude" in call.body["model"]:
+        return Call("/claude/v1/chat/completions", call.headers, call.body)
+    if call.headers.get("host", "").startswith("localhost"):
+        return Call("/local/v1/chat/completions", call.headers, call.body)
+    return Call("/v1/chat/completions", call.headers, call.body)
+
+
+ANYWHERE = Cloud(_enter_anywhere, _sse, _openai_error)
 
 CLOUDS: Mapping[str, Cloud] = {
     "bedrock": Cloud(_enter_bedrock, _aws_stream, _aws_error, "application/vnd.amazon.eventstream"),

@@ -13,7 +13,7 @@ from tests.simulator import anthropic_rules as messages_api
 from tests.simulator import gemini_rules as gemini_api
 from tests.simulator import openai_rules as openai_api
 from tests.simulator.output_rules import check_held
-from tests.simulator.prompt_cache import BreakpointCache, PrefixCache
+from tests.simulator.prompt_cache import BreakpointCache, LocalCache, PrefixCache
 from tests.simulator.values import PROVIDER_SEARCH, THEIRS, Brain, Counted, Log, Refusal, Said, Unit, View, rendered
 
 Fault: TypeAlias = Literal["cut", "silent", "reset"] | tuple[int, dict[str, Any], dict[str, str]]
@@ -67,6 +67,15 @@ PROTOCOLS: Mapping[str, Protocol] = {
         openai_api.chat_answer,
         openai_api.chat_events,
         BreakpointCache,
+    ),
+    "/local/v1/chat/completions": Protocol(
+        openai_api.check_chat,
+        openai_api.chat_units,
+        openai_api.chat_definition_tokens,
+        openai_api.chat_view,
+        openai_api.chat_answer,
+        openai_api.chat_events,
+        LocalCache,
     ),
     "/v1beta/openai/chat/completions": Protocol(
         gemini_api.check,
