@@ -3,10 +3,11 @@
     python -m benchmarks.prefix_cache [--tools 300 1220] [--questions 6] [--search always auto] [--peer] [--json]
 
 One conversation of six questions, each about another tool, with every endpoint as its prefix alone makes it: no option
-is set. `always` hides every tool, `auto` is the terminal's default, which loads likely tools with a question. The providers are simulated (`tests/simulator`), so nothing leaves the machine. Prints for each endpoint how
-found tools are written, requests, input tokens, the share of input read from the cache after the second question, and
-how many requests rewrote the beginning of the one before. Ends with 1 if a share is below 90 % or more than three
-beginnings were rewritten.
+is set. `always` hides every tool, `auto` is the terminal's default, which loads likely tools with a question.
+The providers are simulated (`tests/simulator`), so nothing leaves the machine. Prints for each endpoint how found tools
+are written, requests, input tokens, the share of input read from the cache after the second question, and how many
+requests rewrote the beginning of the one before. Ends with 1 if a share is below 90 % or more than three beginnings
+were rewritten.
 
 With `--peer` the questions are asked with pydantic-ai too, if it is installed (pydantic-ai-slim[anthropic,openai]), and
 the input tokens are compared.
@@ -21,7 +22,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -174,7 +175,7 @@ def breaks(transport: CloudTransport) -> int:
         for path, body in zip(transport.paths, transport.behind.log.bodies, strict=True)
     ]
     broken = 0
-    for before, after in zip(rendered, rendered[1:], strict=False):
+    for before, after in pairwise(rendered):
         if after[: len(before)] != before:
             broken += 1
     return broken

@@ -56,7 +56,7 @@ from mcpagent.models.failures_and_retries import (
     ReportedError,
     Target,
 )
-from mcpagent.models.found_tools.discovery_notes import discovery_note
+from mcpagent.models.found_tools.discovery_notes import words_for_discovery
 from mcpagent.models.found_tools.proxied_calls import unproxied
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import (
@@ -413,7 +413,7 @@ class HttpModel(ApiFormat):
         share = None
         if self.provider not in OWN_SERVERS:
             share = cached_share(self.provider, self.model_name, self.target.base_url)
-        return discovery_note(self.able.discovery, tokens, share)
+        return words_for_discovery(self.able.discovery, tokens, share)
 
     def tool_limits(self) -> ToolLimits:
         """Return the number of tools that fit: that of `capabilities`, else the server's own, else by its address."""

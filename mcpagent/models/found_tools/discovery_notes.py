@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcpagent.models.capabilities import Discovery
 
 
-def discovery_note(
+def words_for_discovery(
     discovery: Discovery, tokens: int, cached_share: float | None
 ) -> str:
     """Return how found tools are written, in one line.
