@@ -225,9 +225,10 @@ class PostgresStore(SqlStore):
                         "SELECT set_config('synchronous_commit', 'on', false)"
                         " WHERE current_setting('synchronous_commit') = 'off'"
                     )
+                self._require_known()
                 if self._found_version() < self.version:
                     self._migrate()
-                self._require_known()
+                    self._require_known()
             except BaseException:
                 self._connection = None
                 connection.close()

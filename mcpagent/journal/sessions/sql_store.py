@@ -263,8 +263,7 @@ class SqlStore(ABC):
 
     def _write(self, session: str, entry: Entry) -> None:
         place = (session, entry.key)
-        if entry.kind == "message":  # no other entry has words
-            self.execute("DELETE FROM words WHERE session = ? AND key = ?", place)
+        self.execute("DELETE FROM words WHERE session = ? AND key = ?", place)
         if entry.data is None:
             self.execute("DELETE FROM entries WHERE session = ? AND key = ?", place)
             return
