@@ -432,7 +432,7 @@ def _takes_none(kind: str) -> bool:
 
 
 def _default(schema: Any, kind: str) -> str:
-    """The default as source, "" if there is none that can be written; only one that fits the type."""
+    """Return the schema's default as source code, or "" if it is missing, not representable or not of the type."""
     if not isinstance(schema, dict) or "default" not in schema:
         return ""
     value = schema["default"]

@@ -186,7 +186,7 @@ class DurableRuns:
         output_type: Any = None,
         limits: Limits | None = None,
     ) -> DurableRun:
-        """Start a run of this session (None: a new one) as soon as it is its turn, in any worker.
+        """Queue a run of this session (None: a new one); a worker starts it in turn.
 
         `run` is its ID: passing the same ID twice starts one run. It belongs to its session, and to the `user` if you
         pass one. With an `output_type` the answer is data that fits its JSON Schema; a worker has the schema alone, so

@@ -48,7 +48,7 @@ def _in_block(text: str, path: Path) -> Text:
 def read_file(path: Path, *, shown: str = "") -> str | Image | Audio | Document:
     """Return a file by its bytes: its text, a picture, a PDF or a recording.
 
-    `shown` names the file in errors. Raises `InputError` if the file is none of these, or too large.
+    `shown` names the file in errors. Raises `InputError` if the file has another type, or is too large.
     """
     shown = safe_line(shown or str(path), 100)
     try:

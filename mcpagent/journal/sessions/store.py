@@ -405,7 +405,7 @@ class Sessions:
         return self._do(lambda: self._append(session, [entry]))
 
     def output(self, session: str, handle: str) -> Future[dict[str, str] | None]:
-        """Return the output of this handle in this session; None if there is none, or it has expired."""
+        """Return the output of this handle in this session, or None if it is missing or has expired."""
         return self._do(lambda: self._entry(session, f"{OUTPUT}{handle}"))
 
     def release(self, session: str) -> None:

@@ -253,7 +253,7 @@ async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
         ) from None
     except (
         Exception  # noqa: BLE001
-    ) as error:  # the SDK, over whatever the server and its authority answered
+    ) as error:  # the SDK raises any type for an invalid answer
         kind = type(error).__name__
         raise OAuthFlowError(f"an answer that cannot be used ({kind})") from None
     return response.status_code

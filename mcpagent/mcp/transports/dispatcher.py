@@ -308,8 +308,8 @@ class Relay:
                     elif isinstance(item.message, JSONRPCNotification):
                         method, params = item.message.method, item.message.params or {}
                         await self._heard(method, params)
-                        # The session spends a task on each that it gets, and a flood of them starves the answers behind
-                        # it; none but this one changes anything for it that it is not told of here.
+                        # The session starts a task for each notification, and a flood of tasks delays the answers after
+                        # them. So pass on only cancellations; `_heard` has handled the others.
                         if (
                             not self._intercepted(method, params)
                             and method == "notifications/cancelled"

@@ -133,7 +133,7 @@ class Live:
     ) -> Compacted:
         """Return the compaction that leaves out all messages before the cut, except the question and pinned messages.
 
-        Not `anew`: messages that were already sent stay unchanged.
+        Without `anew`, messages that were already sent stay unchanged.
         """
         known = {
             result.call_id: result

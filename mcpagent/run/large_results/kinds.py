@@ -43,13 +43,13 @@ _MAX_FIRST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A parsed text. `value` is the data to query, None if there is none or too much; `why` has the reason."""
+    """A parsed text. `value` is the data to query, or None if it is missing or too large; `why` has the reason."""
 
     kind: Kind
     value: Any = field(default=None, repr=False)
     why: str = ""
     parts: int = 0
-    """About how many values are in it, for whoever bounds what is kept."""
+    """Estimated number of values, for the limit of the cache."""
     is_sample: bool = False
     """Whether `value` is only the beginning of the data."""
 
