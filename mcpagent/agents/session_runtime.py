@@ -208,7 +208,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             spec_from_json(standing.output) if standing.output is not None else None
         )
         self._only_asked_wait = kept is not None
-        """Whether open calls that nobody was asked about are ones that were not begun."""
+        """True if open calls without an approval request were not started."""
         self._begun: Standing | None = standing if kept is not None else None
         self._run: AgentRun | None = None
         self._task: asyncio.Task[Any] | None = None

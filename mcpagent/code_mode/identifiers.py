@@ -32,21 +32,21 @@ TYPE_WORDS = frozenset(
         "str",
     }
 )
-"""What stubs are written with: no function and no field may take the place of these."""
+"""Names that stubs use: no function and no field may have them."""
 
 BUILTINS = TYPE_WORDS | frozenset(
     "abs all any asyncio bin bytes call chr dir divmod enumerate eval exec filter format getattr globals hash help hex "  # noqa: SIM905
     "id input isinstance iter json len locals map max min next object open ord pow print range repr reversed round set "
     "setattr slice sorted sum super tools tuple type vars zip".split()
 )
-"""What a program needs by these names: an imported function is called otherwise."""
+"""Built-in names that a program needs: an imported function gets another name."""
 
 MODULES = sys.stdlib_module_names | frozenset(
     "_typeshed aifc annotationlib asynchat asyncore audioop cgi cgitb chunk compression crypt distutils imghdr imp "  # noqa: SIM905
     "lib2to3 mailcap mcpagent_calls mypy_extensions nis nntplib ossaudiodev pipes smtpd sndhdr spwd sunau telnetlib "
     "tools ty_extensions typing_extensions uu xdrlib".split()
 )
-"""Modules that a type checker knows already, whatever Python this is: those of the standard library, ever."""
+"""Modules that a type checker knows in any Python version: those of the standard library, past and present."""
 
 _ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
 

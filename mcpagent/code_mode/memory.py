@@ -37,16 +37,16 @@ MAX_KEPT = 8_000_000
 _KEY_BYTES = 32
 
 _FORM = 2
-"""Of what is kept: it can be read only where the sandbox begins with the same (`prelude.py`)."""
+"""Version of the stored state: it is readable only if the sandbox starts with the same prelude (`prelude.py`)."""
 
 _MAX_READ = 20_000
 _LARGE = 100_000
 
 _PIECE, _OVERLAP = 400_000, 20_000
-"""Bytes that are searched for secrets at once: other threads wait as long."""
+"""Bytes that are searched for secrets at once; other threads wait during that time."""
 
 _BEHIND_LENGTH = re.compile(r"(x.|y..)([\w.-]{16,})", re.ASCII | re.DOTALL)
-"""A word of which the length before it may look like a part (RFC 8949, 3)."""
+"""A word whose length prefix may look like a part of the word (RFC 8949, 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Underway:
     calls: int = 0
     printed: str = ""
     known_before: str = ""
-    """What the type checker knows besides, as `Job` has it."""
+    """Additional source for the type checker, as in `Job`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ProgramVariables:
 
 
 _Part: TypeAlias = "tuple[tuple[object, ...], Mapping[str, Any] | None]"
-"""A part as it is kept, behind the values that it was made of."""
+"""The values that a part was made of, and the part in its stored form."""
 
 StoreKey: TypeAlias = Callable[[], bytes | None]
 """Gives the key that all workers of a store share, or None."""
@@ -130,7 +130,7 @@ class Memory:
     ended: EndedProgram | None = None
     places: Places = field(default_factory=Places)
     lost: str = ""
-    """What is to be told with the next program: that variables are gone, and why."""
+    """The notice for the next program: variables are gone, and the reason."""
     store_key: StoreKey = no_store_key
     shapes: dict[ToolKey, str] = field(default_factory=dict[ToolKey, str])
     """The shape of the last result of each tool; its keys are content of this conversation, for no other one."""

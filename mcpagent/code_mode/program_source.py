@@ -14,13 +14,13 @@ from itertools import accumulate
 from mcpagent.code_mode.prelude import LAST, MODULE, STATEMENT
 
 MAX_CODE = 32_768
-"""Characters of a program; parsing as much holds other threads up for some milliseconds."""
+"""Characters of a program; parsing that many blocks other threads for some milliseconds."""
 
 MAX_IMPORTS = 4_000_000
-"""Characters of what stands for the imports of a program."""
+"""Characters of the source that replaces the imports of a program."""
 
 LONG_CODE = 2_000
-"""Characters of a program that is read beside the event loop."""
+"""Characters of a program from which on a worker thread parses it."""
 
 TOOLS = "tools"
 
@@ -28,10 +28,10 @@ KEPT = "_mcpagent_kept"
 _CONTEXT = (
     f"from typing import Any as _mcpagent_any\ndef {KEPT}() -> _mcpagent_any: ...\n"
 )
-"""What stands before all that ran, for the type checker: variables that a value is known of, and no type."""
+"""The beginning of the type checker's context: a placeholder for variables with a known value and unknown type."""
 
 MAX_KEPT_NAMES = 20_000
-"""Characters of the names of variables of which no more is known."""
+"""Characters of variable names of which only the name is known."""
 
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
@@ -46,7 +46,7 @@ _SCOPES = (
     ast.DictComp,
     ast.GeneratorExp,
 )
-"""What has names of its own."""
+"""Nodes that have a separate scope."""
 
 
 class ProgramError(Exception):
@@ -71,7 +71,7 @@ class Program:
     source: str
     tree: ast.Module
     imports: tuple[ImportedName, ...] = ()
-    """What it takes from `tools`, each once, in order."""
+    """The names imported from `tools`, each once, in order."""
 
     @property
     def lines(self) -> list[str]:

@@ -37,7 +37,7 @@ MAX_TOLD = 40
 """Functions, and variables, that a model is reminded of."""
 
 MAX_STUB = 1_600
-"""Characters of one tool in a search's answer; of a longer one its classes are left out."""
+"""Characters of one tool in a search result; a longer stub omits its classes."""
 
 
 def program_tools(

@@ -49,7 +49,7 @@ _IS_OVER = (
     "memory limit exceeded: ",
     "the worker exceeded its memory limit",
 )
-"""How the interpreter begins to tell that a program is over its limits; a tool may speak of limits of its own."""
+"""Prefixes of the interpreter's errors for exceeded limits; a tool may report its own limits in other words."""
 
 _starting = threading.Lock()
 

@@ -31,7 +31,7 @@ _MAX_CLASSES, _MAX_DEPTH, _MAX_BRANCHES, _MAX_VALUES, _MAX_FIELDS = 24, 6, 8, 40
 _MAX_VALUE_CHARACTERS = 60
 _MAX_INTEGER = 2**63
 _MAX_SCHEMAS = 2_000
-"""Schemas that are looked at for one tool: what is written in little may stand for very many."""
+"""Schemas that are visited for one tool: a short schema may expand to very many."""
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITIONS = ("if", "then", "else")

@@ -303,7 +303,7 @@ class Conversation:
         self._unanswered_prompt = False
         self._progress: dict[str, CallProgress] = {}
         self._progress_log: list[str] = []
-        """The IDs of calls whose progress changed, in order, for whoever writes it down."""
+        """The IDs of calls whose progress changed, in order, for the code that stores them."""
         self._steps: list[Step] = []
         self._written = 0
         self.windows: dict[str, int] = {}

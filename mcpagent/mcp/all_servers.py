@@ -27,7 +27,7 @@ from mcpagent.values.tools import Tool, ToolOutput
 
 TURNED_OFF = "it is turned off"
 MOST_STARTS = 3
-"""How often a server is started whose process ends before it can be used."""
+"""Number of start attempts for a server whose process ends during startup."""
 
 
 def joins_later(server: str) -> Notice:

@@ -18,7 +18,7 @@ from mcpagent.mcp.request_failures import RequestLimits
 from mcpagent.run.agent_run import current_run
 
 Progress: TypeAlias = Callable[[float, float | None, str], None]
-"""Gets the progress of one request: how much is done, of how much, and a message."""
+"""Callback for the progress of one request: the progress so far, the total, and a message."""
 
 
 class RawResult(RootModel[dict[str, Any]]):

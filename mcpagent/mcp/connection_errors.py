@@ -26,10 +26,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_random_secrets, without_secrets
 
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")
-"""How the SDK words the closing error it makes; servers use the same code for errors of their own."""
+"""The SDK's texts for its own closing error; servers use the same code for other errors."""
 
 _UNREADABLE_TEXTS = ("Failed to parse", "Unexpected content type")
-"""How the SDK words that it cannot read an answer, followed by a validator's report."""
+"""The SDK's texts for an unreadable answer, followed by a validator's report."""
 
 _LONGEST_MESSAGE = 20_000
 _KEPT_WORDS = 10

@@ -32,7 +32,7 @@ Outcome: TypeAlias = Literal["answered", "refused", "not_sent", "unread", "unkno
 MAY_BE_SENT_AGAIN: frozenset[Outcome] = frozenset({"not_sent", "unread"})
 
 Remedy: TypeAlias = Literal["", "session", "lists", "time"]
-"""What it takes before it is sent again: a new session, the lists anew that headers are made from, or time."""
+"""The condition for sending a request again: a new session, new lists (for the headers), or a delay."""
 
 TransportName: TypeAlias = Literal["stdio", "http", "sse"]
 
@@ -61,12 +61,12 @@ _BUSY_WORDS = re.compile(
 _MARKUP = re.compile(
     r"</?[a-z][a-z0-9]{0,20}[^<>]{0,100}>|nginx|openresty|cloudflare", re.IGNORECASE
 )
-"""HTML, and the servers that sign an error page of their own."""
+"""HTML, and the names of web servers that appear on their error pages."""
 
 _FRAME = frozenset(
     {"404", "400", "code", "detail", "error", "message", "page", "status", "title"}
 )
-"""What stands around the words of an error, such as the keys of a JSON object."""
+"""Words around an error text, such as the keys of a JSON object."""
 
 INTERNAL_ERROR = -32603
 """JSON-RPC 2.0, 5.1: "Internal JSON-RPC error"; servers answer with it if a tool fails in the middle."""

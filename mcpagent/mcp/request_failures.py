@@ -139,7 +139,7 @@ def mistake_in(error: Exception) -> str:
 # --- on the wire: requests that a transport failed, as answers of our own, so that only their callers learn of it ---
 
 REQUEST_FAILED = -32018
-"""The code of such an answer (implementation-defined band); its `data` says what became of the request."""
+"""The error code of such an answer (implementation-defined range); its `data` has the outcome of the request."""
 
 _OURS = secrets.token_hex(8)
 """Marks our own answers: a server cannot know it."""

@@ -27,7 +27,7 @@ Authenticate: TypeAlias = Callable[[ServerConfig], "httpx2.Auth | None"]
 """Gives a remote server's authentication when it is connected, and not before: it may have to load something."""
 
 QUESTION_SECONDS = 30.0
-"""As long as a server may take to connect when its configuration says nothing else."""
+"""The default timeout of a server for connecting."""
 
 STALE_SECONDS = 30 * 24 * 3600.0
 """Lists older than they should be are still used for so long, and read again in the background."""

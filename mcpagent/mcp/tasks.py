@@ -35,17 +35,17 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 NEWS = frozenset(
     {"notifications/tasks/status", "notifications/tasks", "notifications/progress"}
 )
-"""What a server may say of a task unasked."""
+"""Notifications about a task."""
 
 STATUSES = frozenset({"working", "input_required", "completed", "failed", "cancelled"})
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
 POLL_SECONDS = 1.0
-"""If the server does not say."""
+"""The default, if the server sets no interval."""
 LEAST_POLL_SECONDS = 0.05
 MOST_POLL_SECONDS = 15.0
 GRACE_SECONDS = 5.0
-"""How long a task is asked after when the time for which its server keeps it is over."""
+"""Time for which polling continues after the server's retention time of a task has passed."""
 MOST_FAILED_POLLS = 3
 CANCEL_SECONDS = 2.0
 _EARLY_NEWS = 32

@@ -17,7 +17,7 @@ MAX_LINE_TOKENS, MAX_LINES_TOKENS = 25, 1_500
 """Estimated tokens of one category's line, and of all together."""
 
 _MORE_TOKENS = 8
-"""Of the line that counts the rest."""
+"""Tokens of the line that counts the omitted entries."""
 
 MOST_RESULTS = 8
 """Results that a note on the progress lists, the last ones."""

@@ -309,7 +309,7 @@ Observe: TypeAlias = "Callable[[AgentRun, str], RunObserver | None]"
 """Makes the middleware that observes one run. The text is the `Tally.trace` of the run that it continues, or ""."""
 
 TOOL_TIMEOUT_SECONDS = 300.0
-"""The limit of a call whose tool and options name none."""
+"""The default timeout of a call, if neither the tool nor the options set one."""
 
 
 def _no_tools() -> SessionTools:

@@ -20,7 +20,7 @@ MAX_ARGUMENT_CHARACTERS = 1_048_576
 MAX_DEPTH = 64
 
 _FEW_NODES, _FEW_CHARACTERS = 2_000, 100_000
-"""What may be in a value that is looked at on an event loop at all."""
+"""Limits of a value that is validated in the event loop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from mcpagent.values.tools import Run, Tool, ToolOutput, Toolset, usable_tools
 logger = logging.getLogger("mcpagent")
 
 ToolSource: TypeAlias = Toolset | ServerConfig | Sequence[FunctionLike | Tool]
-"""What can be composed: a toolset, an `McpServer`, or a list of functions and tools."""
+"""Any source of tools that can be composed: a toolset, an `McpServer`, or a list of functions and tools."""
 
 Around: TypeAlias = Callable[
     [ToolDefinition, dict[str, Any], Run], Awaitable[ToolOutput]
@@ -70,7 +70,7 @@ Factory: TypeAlias = Callable[
 
 
 _MOST_MADE = 8
-"""What `prepared` made of one tool, and lists that `dynamic` was given, that are kept."""
+"""Cached results of `prepared` for one tool, and cached lists of `dynamic`."""
 
 
 class Composed:

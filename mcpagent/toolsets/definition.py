@@ -33,7 +33,7 @@ from mcpagent.values.tools import Tool
 _T = TypeVar("_T")
 
 Instructions: TypeAlias = str | Callable[[RunContext[Any]], "str | Awaitable[str]"]
-"""What the system prompt begins with; a callable is asked once, when a conversation begins."""
+"""The beginning of the system prompt; a callable is called once, when a conversation starts."""
 
 
 PromptOrAnswers: TypeAlias = str | Sequence[str | Content | File | CallAnswer]
@@ -41,7 +41,8 @@ PromptOrAnswers: TypeAlias = str | Sequence[str | Content | File | CallAnswer]
 
 
 ModelChoice: TypeAlias = str | Model | Sequence[str | Model] | None
-"""A name, an object, a chain of these of which the next answers when one cannot, or None for the environment's."""
+"""A name, an object, a chain of models in which the next one answers if one fails, or None for the environment's
+model."""
 
 
 def expect_model(model: object) -> None:

@@ -39,7 +39,7 @@ MAX_ITEMS = 1_000
 """Items of an iterator or an array that are shown: there may be no end to them."""
 
 MAX_CHARACTERS = 1_000_000
-"""Of a value that programs get as data; a longer one they read from its text."""
+"""Characters of a value that programs get as data; they read a longer one from its text."""
 
 MAX_TABLE_CHARACTERS = 20_000
 """No further row of a table is shown once it takes so much."""

@@ -285,7 +285,7 @@ class PythonFunction(Protocol):
 
 
 FunctionLike: TypeAlias = Callable[..., Any] | PythonFunction
-"""A function, also as an item of a list that nobody annotated."""
+"""A function, also as an item of a list without annotations."""
 
 
 class FunctionToolset(Toolset):

@@ -457,7 +457,7 @@ class WrappedSources:
 
 
 MAX_KEPT = 64
-"""Listings of different sessions that are kept; by identity of what they are made of, which is kept with them."""
+"""Cached listings of different sessions, by the identity of their parts, which the cache keeps alive."""
 
 
 def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:

@@ -219,10 +219,10 @@ def _fits(value: object, kind: Any) -> bool:
 
 
 Decision: TypeAlias = "bool | CallAnswer | PendingCall"
-"""Yes or no, an answer, or the request itself, which then waits as if there were nobody to decide."""
+"""True or False, an answer, or the request itself, which then stays pending."""
 
 OnApproval: TypeAlias = Callable[[PendingCall], "Decision | Awaitable[Decision]"]
-"""Decides on one call in the same process; whatever it raises is a denial."""
+"""Callback that decides on one call in the same process; any exception is a denial."""
 
 
 class CallsPendingError(McpAgentError):

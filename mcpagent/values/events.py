@@ -37,10 +37,10 @@ StopReason: TypeAlias = Literal[
     "calls_pending",
     "misfit",
 ]
-"""Why a run ended. "max_turns", "max_tool_calls" and "repeated_calls" end with one forced answer; "max_tokens",
-"max_dollars" and "max_seconds" at once, with what there is; "truncated": the answer was cut; "calls_pending": calls
-wait for an approval or a result from outside; "misfit": the answer is not what `output_type` says, also when it was
-asked for once more."""
+"""The reason for the end of a run. "max_turns", "max_tool_calls" and "repeated_calls" end with one forced answer;
+"max_tokens", "max_dollars" and "max_seconds" end at once, with the text so far; "truncated": the answer was cut off;
+"calls_pending": calls wait for an approval or an outside result; "misfit": the answer does not match `output_type`,
+also after a second request."""
 
 LIMIT_STOPS: Mapping[LimitKind, StopReason] = {
     "turns": "max_turns",

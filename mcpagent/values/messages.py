@@ -40,7 +40,7 @@ ToolErrorKind: TypeAlias = Literal[
 
 
 RequestKind: TypeAlias = Literal["tool", "prompt", "resource"]
-"""What a server is asked for because a model wants it."""
+"""The kind of a server request that a model caused."""
 
 
 class ToolKey(NamedTuple):
@@ -157,7 +157,7 @@ class Text:
 
     text: str
     provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What the provider sent with it (citations, item ids): goes back to that provider unchanged."""
+    """Data of the provider (citations, item IDs), which goes back to that provider unchanged."""
     citations: tuple[Citation, ...] = ()
     type: Literal["text"] = "text"
 
@@ -532,7 +532,7 @@ class Message:
 
 
 Prompt: TypeAlias = str | Sequence[str | Content | File]
-"""What a model is asked: words, or words and files in order."""
+"""A user's prompt: text, or text and files in order."""
 
 
 def user_message(text: str) -> Message:
@@ -541,7 +541,7 @@ def user_message(text: str) -> Message:
 
 
 MOST_COUNTED_TOKENS = 10**15
-"""No counter shows more: sums of such still fit where they are kept."""
+"""The limit of a token count, so that sums of counts can still be stored."""
 
 _WHOLE = {int}
 

@@ -75,12 +75,11 @@ Run: TypeAlias = Callable[[dict[str, Any]], Awaitable[ToolOutput]]
 
 
 NeedsApproval: TypeAlias = Callable[[dict[str, Any]], "bool | Awaitable[bool]"]
-"""Whether a call with these (valid) arguments must be approved; what it raises counts as a denial."""
+"""Predicate over a call's validated arguments: True if it needs approval. An exception is a denial."""
 
 
 Asks: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
-"""What a call of the tool with this definition and these arguments asks of a server; the definition itself if nothing.
-"""
+"""Return the server request that a call with these arguments makes, as a definition; by default the tool's own."""
 
 
 @dataclass(frozen=True, slots=True)

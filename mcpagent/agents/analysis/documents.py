@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 
 IsSeen: TypeAlias = Callable[[str], bool]
-"""Whether the document of this name may be seen."""
+"""Predicate over a document's name: True if it is visible."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from mcpagent.values.limits.run_limits import Limits
 MAX_DESCRIPTION = 300
 
 Make: TypeAlias = Callable[..., Any]
-"""What makes an agent: `Agent` itself."""
+"""The factory of an agent: `Agent` itself."""
 
 
 def agent_from_card(

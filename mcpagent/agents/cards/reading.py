@@ -64,8 +64,8 @@ REQUEST_PARAMS |= {
     "stop_sequences": "stop",
     "reasoning_effort": "thinking",
 }
-"""The `request_params` that mean something here: settings of the model, some as fast-agent calls them. Headers and
-further fields of the body can reach other addresses: they stand behind the model's name, which is asked about."""
+"""The supported `request_params`: settings of the model, some under fast-agent's names. Headers and further fields of
+the body can reach other addresses; they belong in the model's name, for which mcpagent asks for consent."""
 
 _OWN = {item.name for item in fields(AgentCard)} - {"foreign", "path"}
 MAX_DEPTH = 64

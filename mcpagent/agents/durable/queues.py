@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
 VERSION = "mcpagent-2"
-"""Of how a worker finds out what to do of a run: it works only on runs of its own version."""
+"""Version of the protocol between workers: a worker handles only runs of the same version."""
 
 WORKFLOW_NAME = "mcpagent.run"
 
@@ -44,7 +44,7 @@ WAITING_POLL_SECONDS = 2.0
 """A poll of a queue takes milliseconds of CPU, and runs that wait for their session have time."""
 
 MAX_COMPARED = 100
-"""Of so many runs of a session, the oldest, it is found out which was the first."""
+"""To find the first run of a session, the oldest so many runs are compared."""
 
 
 async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

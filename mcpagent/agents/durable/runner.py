@@ -31,10 +31,10 @@ from mcpagent.values.approval import CallAnswer, usable_answers
 from mcpagent.values.limits.run_limits import KINDS, Limits
 
 LOOK_SECONDS = 1.0
-"""How often a worker looks for dead workers, and a waiting run for its session."""
+"""Interval at which a worker looks for dead workers, and a waiting run for its session."""
 
 FIRST_LOOK_SECONDS = 0.1
-"""How soon a waiting run looks for the first time, and after another run of this process has ended."""
+"""Delay before a waiting run's first check, and after another run of this process has ended."""
 
 TOLD_SECONDS = 600.0
 """When a run has waited this long for a session that another process has, such as a chat, the worker reports it."""

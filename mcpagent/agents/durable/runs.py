@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from dbos import DBOSConfig, WorkflowStatus
 
 SERVED_SECONDS = 5.0
-"""How often `result` looks whether a worker does the runs of this model."""
+"""Interval at which `result` checks that a worker serves the model of this run."""
 
 ASK_ENGINE_SECONDS = 0.5
-"""How often `result` asks the engine, while the session does not know the run."""
+"""Interval at which `result` polls the engine, while the session does not have the run."""
 
 _INSTALL = "durable runs need DBOS, which is not installed; pip install 'mcpagent[durable]' (docs/install.md)"
 
@@ -461,7 +461,7 @@ class DurableRuns:
 
 
 _SERVING: list[Runner | None] = [None]
-"""Who does the runs of this process: the engine is one for all of it."""
+"""The runner of this process; the engine allows one for each process."""
 
 
 async def _workflow(data: str) -> None:

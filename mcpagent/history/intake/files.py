@@ -16,7 +16,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import Audio, Content, Document, File, Image, Text
 
 MAX_TEXT_BYTES = 1_000_000
-"""Of a file that a question takes along as text."""
+"""Limit of a file that a question attaches as text."""
 
 MOST_READ = 4 * MAX_DOCUMENT_BYTES
 """Bytes. A larger picture is not scaled down."""

@@ -68,7 +68,7 @@ _LONGEST_NUMBER = 4_000
 TOO_DEEP, TOO_MANY = "its JSON nests too deeply", "its JSON has too many values"
 
 Bytes: TypeAlias = bytes | bytearray
-"""JSON as it was received: a copy of a large one would hold every thread, too."""
+"""JSON in its received form: a copy of a large one would block every thread, too."""
 
 
 class TooMuchError(ValueError):

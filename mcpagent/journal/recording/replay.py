@@ -226,7 +226,7 @@ class Replay:
         self.functions: list[Tool] = []
 
     is_innermost = True
-    """A `Recorder` in the same list records the replay, whichever comes first."""
+    """A `Recorder` in the same list records the replay, in any order."""
 
     @checked()
     def __call__(self, definition: Definition) -> Definition:
@@ -337,7 +337,7 @@ class _ReplayedRuns(Middleware):
         self._numbers: dict[str, int] = {}
         """The number of each run in the recording, by its ID here."""
         self._stuck: Counter[str] = Counter()
-        """How many calls of a run, by its ID, had no result when the recorded run ended."""
+        """By run ID, the number of calls without a result at the end of the recorded run."""
 
     def begin(self, number: int) -> None:
         """Note that the current run is the one of this number."""

@@ -103,13 +103,13 @@ class Keeper:
             name: getattr(standing, name) for name in _NAMES
         }
         self._programs: set[str] = set(standing.programs)
-        """The names of parts of programs that may be in the store."""
+        """The names of program parts that may be in the store."""
         self._progress_log: Sequence[str] | None = None
         self._progress_written = 0
-        """How many entries of that log are in the store."""
+        """The number of entries of that log in the store."""
         self._failure: SessionStoreError | None = None
         self._attempt = 0
-        """How often all was written anew."""
+        """The number of complete rewrites."""
 
     async def write(
         self, conversation: Conversation, standing: Standing, *, model: str

@@ -44,7 +44,8 @@ _DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": STATEMENT_SECONDS * 1000,
 }
-"""What the address does not say (https://www.postgresql.org/docs/current/libpq-connect.html)."""
+"""Defaults for parameters that the address does not set
+(https://www.postgresql.org/docs/current/libpq-connect.html)."""
 
 _SETTINGS = (
     f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
@@ -72,10 +73,10 @@ MIGRATIONS: Migrations = (
 """`words` is the text that a search finds, `keys` are the store's own."""
 
 _MIGRATING = 0x6D637061
-"""The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""
+"""The advisory lock for creating and migrating tables: the number that also identifies the SQLite files."""
 
 MAX_SEARCHED = 100_000
-"""Characters of a message that are found: the server refuses a message with more than 1 MB of different words."""
+"""Characters of a message that search covers: the server refuses a message with more than 1 MB of different words."""
 
 EXCERPT_WORDS, MAX_EXCERPT = 16, 400
 
@@ -421,10 +422,8 @@ _ADVICE: Sequence[tuple[tuple[str, ...], tuple[str, ...], str]] = (
         "is the server running there, and the address right?",
     ),
 )
-"""What to do, by the beginning of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html).
-
-Where no connection was made there is no code, so it goes by a piece of the text, which may have any figures as a port.
-"""
+"""The advice by prefix of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html). A failed
+connection has no code, so the advice depends on a part of the text, which may contain any digits as a port."""
 
 
 def advice(code: str | None, text: str) -> str:

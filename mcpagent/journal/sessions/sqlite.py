@@ -51,7 +51,8 @@ MIGRATIONS: Migrations = (
 )
 
 _of_other_processes: list[sqlite3.Connection] = []
-"""What forks have copied: closing it here would do so for the process that has it (https://sqlite.org/howtocorrupt.html)."""
+"""Connections that a fork copied: closing one here would release the locks of the process that opened it
+(https://sqlite.org/howtocorrupt.html)."""
 
 
 class SqliteStore(SqlStore):

@@ -31,7 +31,7 @@ class Beginning:
 
 
 MAX_KNOWN = 2_000
-"""Of so many tools it is kept which there were; of more, a session that is opened again takes those that there are."""
+"""The most tools whose names are stored; with more tools, a reopened session uses the present tools."""
 
 
 class KnownTools:

@@ -73,7 +73,7 @@ RELEASE_SECONDS = 2.0
 """Time that giving back a lease waits for other processes: the end of this one gives it back, too."""
 
 OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
-"""Time for which a large result is kept."""
+"""Retention time of a large result."""
 
 MARKS_KEPT_SECONDS = 30 * 24 * 3600.0
 """Time for which a cancelled run is marked: its session may never exist."""
@@ -123,11 +123,12 @@ class Sessions:
         self._signing_key: Future[bytes | None] | None = None
         self._kept: set[str] = set()
         self._leased: set[str] = set()
-        """The sessions of which this process has the lease, as far as it knows; for the worker alone."""
+        """The sessions that this process has leased, to its knowledge; only the worker uses it."""
         self._seen: dict[str, float] = {}
         """The time of the last write of a session that this process has read or made; for the worker alone."""
         self._users: Counter[str] = Counter()
-        """How many have each session in this process; the worker counts, so that all is in the order it was asked."""
+        """The number of users of each session in this process. The worker counts, so the order is that of the
+        requests."""
         _stores.add(self)
 
     def __repr__(self) -> str:

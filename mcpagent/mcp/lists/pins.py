@@ -36,7 +36,7 @@ _MISSING = object()
 _LOCK_SECONDS = 2.0
 _MOST_LINES = 20
 _SHOWN, _BEFORE = 80, 20
-"""Characters of a text that is shown, and how many of them stand before the first that changed."""
+"""Characters of a changed text to show, and the number of them before the first difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ToolChange:
 Schema: TypeAlias = Mapping[str, Any] | None
 
 AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
-"""Asks whether a changed tool may be used as it is now."""
+"""Callback that decides whether a changed tool may be used."""
 
 
 class PinStore:

@@ -68,7 +68,7 @@ _AT_ONCE = 200
 _LOG_CHARACTERS = 500
 _MOST_RESTS = 4
 _MOST_CHANGES = 20
-"""Repairs of one answer that are told one by one."""
+"""Repairs of one answer that are reported individually."""
 
 _NOTHING_TO_KEEP = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _STAND_INS: Mapping[str, dict[str, Any]] = {

@@ -6,7 +6,7 @@ import httpx2
 
 MOST_REDIRECTS = 5
 KEEPING_METHOD = frozenset({307, 308})
-"""Those that a POST stays a POST in."""
+"""Redirect statuses that keep the method POST."""
 
 
 async def sent_within_origin(

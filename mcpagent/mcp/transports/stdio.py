@@ -56,7 +56,7 @@ _LAST_OUTPUT_SECONDS = 0.5
 _START_SECONDS = 2.0
 
 _ENDING: set[asyncio.Future[None]] = set()
-"""Servers that end, until nothing is left of them."""
+"""Servers that are shutting down, until none of their processes is left."""
 
 
 async def _to_the_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -211,11 +211,11 @@ class StdioTransport:
         self._is_watched = False
         self._end_job: Callable[[], None] = lambda: None
         self.spawn_seconds = 0.0
-        """What starting the process took, until it was there."""
+        """Duration of the process start."""
         self.flood = ""
         """Why nothing more is read of it, for a server that wrote too much that is no message."""
         self.is_patient = True
-        """False: do not wait for a server that was told to stop, end it."""
+        """False: kill a server at once instead of waiting for it to exit."""
 
     @property
     def died(self) -> ProcessEnd | None:

@@ -51,10 +51,10 @@ LEAST_GAIN = 0.1
 """The share of a request that has to be gained: less would have to be done again soon, and each time cost the cache."""
 
 REFUSED_SHARE = 0.9
-"""What a model takes for sure, as a share of a request that was refused, where its window is not known or is wrong."""
+"""If the window is unknown or wrong: the share of a refused request that the model is assumed to accept."""
 
 BRIEF_LENGTH = 1_000
-"""Characters: of a result that is shorter than that only a line or two is left, with its handle."""
+"""Characters: a shorter result is reduced to a line or two, with its handle."""
 
 LEAST_SUMMARY, MOST_SUMMARY = 60, 6_000
 """Tokens of a summary."""

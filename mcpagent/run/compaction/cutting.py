@@ -27,16 +27,16 @@ from mcpagent.values.messages import (
 )
 
 LENGTHS = (8_000, 2_000, 400, 100)
-"""Characters that are left of a result, one after the other, until there is enough room."""
+"""Characters to keep of a result, tried in order until the messages fit."""
 
 OLD_LENGTH = 400
-"""Of a result that was answered long ago."""
+"""Characters to keep of an old result."""
 
 SUMMARY_SHARE = 0.25
-"""Of the room that is aimed at, for the summary; the rest is for what stays as it is."""
+"""The share of the target size for the summary; the rest is for messages that stay."""
 
 HEAD_TOKENS = 120
-"""Of the words around a summary."""
+"""Tokens of the text around a summary."""
 
 
 def shorter(result: ToolResult, length: int) -> ToolResult:

@@ -45,17 +45,18 @@ from mcpagent.values.messages import (
 )
 
 MOST_PIECES = 12
-"""Of a conversation that is told as text; of a longer one its parts are told shorter."""
+"""The most pieces of a conversation that is sent as text; in a longer one, the parts are shortened."""
 
 LEAST_PIECE = 400
-"""Tokens: a piece that is refused is not cut into smaller ones."""
+"""Tokens: a refused piece of this size is not split further."""
 
 LEAST_ANSWER, LEVEL_TOKENS = 1_000, 4_000
 """Tokens of an answer with a short summary, since many models think unasked before they write; and of thoughts of some
 level."""
 
 _PER_TOKEN = 3
-"""Characters of a conversation that is told as text: fewer than most have, so that a piece surely fits."""
+"""Characters per token of a conversation that is sent as text: fewer than in most texts, so that a piece surely
+fits."""
 
 _OF_THE_ANSWER = (
     TextDelta,

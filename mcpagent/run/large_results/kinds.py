@@ -23,16 +23,16 @@ Kind: TypeAlias = Literal[
 ]
 
 MAX_SHAPE = 600
-"""Characters that tell a shape."""
+"""Characters of the description of a shape."""
 
 MAX_CONTAINERS, MAX_ITEMS = 3_000_000, 12_000_000
-"""Of JSON that is read: a list of nothing but `{}` takes thirty times the memory of its text."""
+"""Limits of parsed JSON: a list of `{}` alone takes thirty times the memory of its text."""
 
 MAX_GLANCED = 400_000
 """Values that are parsed to describe a result; of more, the beginning is."""
 
 MAX_ROWS, MAX_FIELDS = 1_500_000, 6_000_000
-"""Of tables: rows of two short fields take forty times the memory of their text."""
+"""Limits of tables: rows of two short fields take forty times the memory of their text."""
 
 _SAMPLE, _KEYS, _LEVELS, _KEY = 25, 25, 3, 40
 _FIRST_LINES = 20
@@ -51,7 +51,7 @@ class Data:
     parts: int = 0
     """Estimated number of values, for the limit of the cache."""
     is_sample: bool = False
-    """Whether `value` is only the beginning of the data."""
+    """True if `value` is only the beginning of the data."""
 
 
 def read_data(text: str) -> Data:

@@ -17,7 +17,7 @@ MAX_ANSWER = 16_000
 USUAL_LINES = 100
 
 MAX_BYTES, _ROW = 3_000, 16
-"""Of a binary block that one call gives, and of a line."""
+"""Bytes of a binary block in one answer, and in one line."""
 
 
 def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:

@@ -25,7 +25,7 @@ MAX_WORDS, MAX_WORD = 20, 200
 MAX_PATTERN = 200
 
 NEAR = 400
-"""Characters around the first word in which the others have to stand, where lines are long."""
+"""In long lines, the other words must be within so many characters of the first."""
 
 LONG_LINE = 400
 _STEP, _OVERLAP = 1_000_000, 2_000

@@ -18,7 +18,7 @@ from mcpagent.values.messages import Message
 from mcpagent.values.tools import ToolOutput
 
 MUCH_TEXT = 50_000
-"""Characters from which on an answer is read beside the event loop."""
+"""Characters from which on a worker thread parses an answer."""
 
 
 @dataclass(slots=True)

@@ -18,13 +18,13 @@ REPEATS_TOLD_SMALL = 2
 """With a small model, which does not come out of a row by itself."""
 
 LONGEST_ROW = 8
-"""So many calls in turns are still noticed as one row."""
+"""The longest series of different calls that is recognised as a repetition."""
 
 PATIENCE = 2
 """So many times as often before outcomes that are only alike count, and before a tool that fails is not called."""
 
 _UNREAD = frozenset({"binary", "images"})
-"""What is set aside of which no word stands in the short form."""
+"""Kinds of offloaded results whose preview contains no text of the result."""
 
 _ENDS = 5_000
 """Characters at the beginning and at the end of a result that are looked at."""

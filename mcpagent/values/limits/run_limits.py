@@ -20,11 +20,11 @@ LimitScope: TypeAlias = Literal["run", "session", "caller"]
 KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
 
 FIRM: tuple[LimitKind, ...] = ("tokens", "dollars", "seconds")
-"""Once one of these is used up the model is asked nothing more; after the others it is asked for an answer."""
+"""After one of these limits, the model gets no further request; after the others, it must answer once."""
 
 MOST_TURNS = 100
 MOST_CALLS = 10_000
-"""Turns of a run whose limits name no number of them."""
+"""The most turns of a run whose limits set no number."""
 
 
 @dataclass(frozen=True, slots=True)

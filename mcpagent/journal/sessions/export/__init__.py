@@ -20,7 +20,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide_environment
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
-"""What a file of a conversation can be, which is also how its name ends."""
+"""The formats of an export, which are also the file extensions."""
 
 FORMS: tuple[ExportForm, ...] = get_args(ExportForm)
 

@@ -38,7 +38,7 @@ from mcpagent.values.messages import (
 _T = TypeVar("_T")
 
 Outcome: TypeAlias = Literal["done", "failed", "denied", "unknown", "waiting"]
-"""What became of a call, for the eye; the words beside it say more."""
+"""The outcome of a call, for styling; the adjacent text has the details."""
 
 _WORDS: Mapping[ToolErrorKind, str] = {
     "unknown_tool": "unknown tool",
@@ -65,11 +65,11 @@ _NEWS = (
     "You made the same call again",
     "You have used all ",
 )
-"""How what a model is told of its tools and calls begins, where no record of a change stands beside it."""
+"""Prefixes of mcpagent's notices to the model about tools and calls, for histories without a recorded change."""
 
 
 BY_PROVIDER = "run by the provider"
-"""How the words for the state of a call begin that the model's provider ran."""
+"""Prefix of the state of a call that the model's provider ran."""
 
 
 class State(NamedTuple):
@@ -535,7 +535,7 @@ class FileRoom:
     left: int = 20_000_000
     images_left: int = 60_000_000
     markdown_left: int = 1_000_000
-    """Of answers that are read as Markdown, which takes half a minute for so much at the worst."""
+    """Characters of answers to parse as Markdown, which takes half a minute for that many in the worst case."""
 
     def cut(self, text: str, shown: int, folded: int = 0) -> tuple[str, str, int]:
         """Return the visible part, the folded part, and the number of characters left out.
