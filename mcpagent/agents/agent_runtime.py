@@ -70,10 +70,10 @@ if TYPE_CHECKING:
     from mcpagent.models.foreign_histories import History
 
 END_SECONDS = 5.0
-"""So long closing an agent waits for a tool function that does not heed its cancellation."""
+"""Timeout of closing an agent for a tool function that ignores its cancellation."""
 
 MAX_DEPTH = 8
-"""Agents called by agents, one inside the other."""
+"""Levels of agents that call agents."""
 
 _STARTED = "the agent is already started; use one `async with` or `with` per agent"
 

@@ -28,7 +28,7 @@ class Function:
 
 
 Modules = Mapping[str, Mapping[str, Function]]
-"""By module, by name in it."""
+"""Tools by module, and by their name in the module."""
 
 
 def is_wrapped(output_schema: Mapping[str, Any] | None) -> bool:

@@ -29,10 +29,10 @@ from mcpagent.utilities.text.secrets import may_hold_secrets, without_secrets
 from mcpagent.values.messages import ToolCall, ToolErrorKind, ToolKey
 
 MAX_CONTEXT = 100_000
-"""Characters of earlier programs that the type checker knows of."""
+"""Characters of earlier programs that the type checker gets."""
 
 MAX_KEPT = 8_000_000
-"""Bytes of variables, or of a program that waits, that are written with a session."""
+"""Bytes of variables, or of a suspended program, that a session stores."""
 
 _KEY_BYTES = 32
 
@@ -98,7 +98,7 @@ _Part: TypeAlias = "tuple[tuple[object, ...], Mapping[str, Any] | None]"
 """The values that a part was made of, and the part in its stored form."""
 
 StoreKey: TypeAlias = Callable[[], bytes | None]
-"""Gives the key that all workers of a store share, or None."""
+"""Callback that returns the key that all workers of a store share, or None."""
 
 
 def no_store_key() -> bytes | None:
@@ -121,7 +121,7 @@ class Memory:
     context: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     earlier: tuple[ProgramVariables, ...] = ()
-    """The variables after each program, for a rewind; those of the last program too. The oldest are `lost` after a
+    """The variables after each program, for a rewind, including the last program. The oldest become `lost` after a
     while."""
     imported: Mapping[ToolKey, ImportPlace] = field(
         default_factory=dict[ToolKey, ImportPlace]
@@ -133,7 +133,8 @@ class Memory:
     """The notice for the next program: variables are gone, and the reason."""
     store_key: StoreKey = no_store_key
     shapes: dict[ToolKey, str] = field(default_factory=dict[ToolKey, str])
-    """The shape of the last result of each tool; its keys are content of this conversation, for no other one."""
+    """The shape of the last result of each tool; its keys are content of this conversation, so no other one may use
+    it."""
     _kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
     _parts: dict[str, _Part] = field(default_factory=_no_parts)
 

@@ -42,13 +42,13 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import Tool, ToolOutput
 
 MAX_RESULT_SHARE = 2**18
-"""Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
+"""Characters of a call's result for each megabyte of the sandbox; parsing it takes several times as much memory."""
 
 MOST_AT_ONCE = 50
 """Concurrent calls of one program; more would slow down each step of the event loop."""
 
 _AT_ONCE = 10
-"""Calls that begin in one step of the event loop."""
+"""Calls that start in one step of the event loop."""
 
 _MANY_CHARACTERS = 20_000
 

@@ -37,10 +37,10 @@ MAX_PRINTED = 1_000_000
 """Characters that a program may print."""
 
 MAX_PATH, MAX_ASKED = 200, 16_777_216
-"""Characters of a function's path, and of the arguments of all calls that a program waits for at once."""
+"""Characters of a function's path, and of the arguments of all calls that a program awaits at once."""
 
 MAX_SLEEP, MAX_SLEEPS = 10.0, 60.0
-"""Seconds that a program may sleep at once, and in all."""
+"""Seconds that a program may sleep in one call, and in all."""
 
 
 _IS_OVER = (

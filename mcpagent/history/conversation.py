@@ -106,7 +106,7 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
 
 
 INNER = "#"
-"""Stands between the id of a call that runs a program and the number of a call that the program makes."""
+"""Separator between the ID of a call that runs a program and the number of a call that the program makes."""
 
 MAX_PROMPT_CHARACTERS = 10_000_000
 
@@ -296,7 +296,7 @@ class Conversation:
             place for place in self._telling if compacted_in(self._messages[place])
         ]
         self._tokens: list[int] = []
-        """Estimated, of all messages up to each."""
+        """Estimated tokens of all messages up to each one."""
         self._fronts: dict[int, tuple[tuple[Message, ...], int]] = {}
         self._noted: list[Part] = []
         self._announced: list[Part] = []
@@ -307,7 +307,7 @@ class Conversation:
         self._steps: list[Step] = []
         self._written = 0
         self.windows: dict[str, int] = {}
-        """Tokens that fit into the window of a model, by its name, if a refused request has shown that."""
+        """By model name: the tokens that fit into its window, if a refused request has shown that."""
 
     def first(self, length: int | None = None) -> Conversation:
         """Return the first messages as a separate conversation; None: all, with pending announcements.
@@ -716,7 +716,7 @@ def _tells(message: Message) -> bool:
 # -- what can be said --------------------------------------------------------------------------------------------------
 
 Words: TypeAlias = tuple[Content | File, ...]
-"""A prompt as it can be sent, once its files are read."""
+"""A prompt ready to send, after its files were read."""
 
 
 def usable_prompt(prompt: object) -> Words:

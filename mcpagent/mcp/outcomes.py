@@ -39,10 +39,12 @@ TransportName: TypeAlias = Literal["stdio", "http", "sse"]
 _TURNED_AWAY = frozenset(
     {401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 505}
 )
-"""RFC 9110, 15.5 and RFC 6585: about the message, the sender or the number of requests, not about what was asked."""
+"""RFC 9110, 15.5 and RFC 6585: statuses about the message, the sender or the request rate, not about the requested
+call."""
 
 _HEADER_MISMATCH = -32020
-"""Refused unseen: a parameter's header is not what the server has come to want (2026-07-28, only with HTTP 400)."""
+"""The server did not read the call: a parameter's header is not the one that the server now requires (2026-07-28, only
+with HTTP 400)."""
 
 _SESSION_WORDS = re.compile(
     r"(?:a|already|and|bad|been|closed|could|does|ended|exist|expired|find|found|gone|has|header|id|identifier|initialize"
@@ -74,10 +76,10 @@ INTERNAL_ERROR = -32603
 _ERROR_KEYS = {"code", "message", "data"}
 
 _WORD = re.compile(r"[\w-]+|[^\x00-\x7f]")
-"""A sign that is no letter, such as a check mark, says something too."""
+"""A symbol, such as a check mark, counts as a word."""
 
 _LONGEST_SAID = 300
-"""Bytes of a body that can be about the session and nothing else."""
+"""The most bytes of a body that can be only about the session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ CANCEL_SECONDS = 2.0
 _EARLY_NEWS = 32
 
 HANDLE = "mcpagent/task"
-"""Under this key a result has the handle of a task instead of content (`marked`)."""
+"""The key under which a result has the handle of a task instead of content (`marked`)."""
 
 
 def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
@@ -387,7 +387,7 @@ class FollowedTasks:
     def __init__(self) -> None:
         self._open: set[FollowedTask] = set()
         self._early: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_EARLY_NEWS)
-        """News that came before the handle of the task that it is about, perhaps."""
+        """Notifications that arrived before the handle of their task, perhaps."""
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def hear(self, method: str, params: Mapping[str, Any]) -> bool:

@@ -20,7 +20,7 @@ _MORE_TOKENS = 8
 """Tokens of the line that counts the omitted entries."""
 
 MOST_RESULTS = 8
-"""Results that a note on the progress lists, the last ones."""
+"""The most results, latest first, that a progress note lists."""
 
 _LETTERS_A_TOKEN = 8
 _PIECES = re.compile(r"\w+|[^\w\s]")

@@ -306,7 +306,8 @@ def _raise_no_agent(*_about: Any) -> _Around:
 NO_PIPELINE = _NoPipeline()
 
 Observe: TypeAlias = "Callable[[AgentRun, str], RunObserver | None]"
-"""Makes the middleware that observes one run. The text is the `Tally.trace` of the run that it continues, or ""."""
+"""Callback that creates the middleware that observes one run. The text is the `Tally.trace` of the run that it
+continues, or ""."""
 
 TOOL_TIMEOUT_SECONDS = 300.0
 """The default timeout of a call, if neither the tool nor the options set one."""

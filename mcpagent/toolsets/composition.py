@@ -54,7 +54,8 @@ ToolSource: TypeAlias = Toolset | ServerConfig | Sequence[FunctionLike | Tool]
 Around: TypeAlias = Callable[
     [ToolDefinition, dict[str, Any], Run], Awaitable[ToolOutput]
 ]
-"""Code around each call: gets the definition, the arguments and what to call with them, and gives the output."""
+"""Code around each call: it gets the definition, the arguments and the function to call with them, and returns the
+output."""
 
 ToolsChange: TypeAlias = Callable[[list[Tool]], "list[Tool] | Awaitable[list[Tool]]"]
 Filter: TypeAlias = Callable[

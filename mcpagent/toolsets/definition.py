@@ -37,7 +37,8 @@ Instructions: TypeAlias = str | Callable[[RunContext[Any]], "str | Awaitable[str
 
 
 PromptOrAnswers: TypeAlias = str | Sequence[str | Content | File | CallAnswer]
-"""A `Prompt`, or an answer to each call that waits. One sequence, so that type checkers take a literal list."""
+"""A `Prompt`, or an answer to each pending call. It is one sequence type, so that type checkers accept a literal
+list."""
 
 
 ModelChoice: TypeAlias = str | Model | Sequence[str | Model] | None

@@ -36,13 +36,13 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import ToolOutput, ToolReturn
 
 MAX_ITEMS = 1_000
-"""Items of an iterator or an array that are shown: there may be no end to them."""
+"""Items of an iterator or an array that the model gets; an iterator may be endless."""
 
 MAX_CHARACTERS = 1_000_000
 """Characters of a value that programs get as data; they read a longer one from its text."""
 
 MAX_TABLE_CHARACTERS = 20_000
-"""No further row of a table is shown once it takes so much."""
+"""Characters of a table after which no further row is shown."""
 
 
 _Shown: TypeAlias = FilePart | BinaryBlock

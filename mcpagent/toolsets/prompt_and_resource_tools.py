@@ -22,10 +22,10 @@ from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinit
 from mcpagent.values.tools import Tool, ToolOutput
 
 _NAME = 1_280
-"""Characters of a name that are looked at, to show a hundred."""
+"""Characters of a name that are read, to show a hundred."""
 
 MAX_NAMED = 20
-"""Prompts or resources named in a description; the rest is counted."""
+"""Prompts or resources that a description names; it counts the rest."""
 
 
 def server_content_tools(

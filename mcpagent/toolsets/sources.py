@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 McpConfig: TypeAlias = (
     str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None
 )
-"""A file, a dict of the same shape, `ServerConfig` values, or what `load_servers` gave."""
+"""A file, a dict of the same format, `ServerConfig` values, or the result of `load_servers`."""
 
 
 def expect_config(config: object) -> None:
@@ -73,7 +73,7 @@ def _is_config(config: Any) -> bool:
 
 
 OnChange: TypeAlias = Callable[["ServerLink | None"], None]
-"""Told when what is connected has changed, with the server that has joined if one has."""
+"""Callback for a change of the connected servers, with the server that has joined, if any."""
 
 
 class AgentSources(Protocol):
@@ -146,7 +146,7 @@ class ToolSources:
         self._selection = Selection(options.selected_servers, options.selected_tools)
         self._policy = policy
         self.servers = McpServers(ServersConfig(), (), options, emit=ignore)
-        """The MCP servers; none before these sources are open."""
+        """The MCP servers; empty before these sources are open."""
         self._deferring: set[str] = set()
         self._kept: dict[str, tuple[list[Any], list[Tool]]] = {}
         self._selected: dict[int, tuple[tuple[Tool, ...], list[Tool]]] = {}
@@ -159,7 +159,8 @@ class ToolSources:
             list[tuple[str, list[Tool]]], list[Tool], tuple[Tool, ...]
         ] = ([], [], ())
         self._made_of: list[object] = []
-        """The values that `_listing` was made of, compared by identity. A toolset may change without a new value."""
+        """The values from which `_listing` was computed, compared by identity. A toolset may change without a new
+        value."""
         self._listing = Listing()
         self._unusable: dict[str, str] = {}
         self._unmatched: dict[str, list[str]] = {}

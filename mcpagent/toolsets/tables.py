@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_ROWS = 100
-"""Rows that are read of a table; the others are counted."""
+"""Rows of a table that are read; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ ToolErrorKind: TypeAlias = Literal[
     "server_down",
     "repeated",
 ]
-"""Why a tool call gave no result; "failed" is the tool's own error, the others are ours."""
+"""The reason why a tool call has no result; "failed" is the tool's own error, the others are mcpagent's."""
 
 
 RequestKind: TypeAlias = Literal["tool", "prompt", "resource"]

@@ -71,7 +71,7 @@ class ToolReturn:
 
 
 Run: TypeAlias = Callable[[dict[str, Any]], Awaitable[ToolOutput]]
-"""Runs a tool with arguments that were validated against its schema. Raises to report a failure."""
+"""Function that runs a tool with arguments that were validated against its schema. It raises to report a failure."""
 
 
 NeedsApproval: TypeAlias = Callable[[dict[str, Any]], "bool | Awaitable[bool]"]
@@ -79,7 +79,8 @@ NeedsApproval: TypeAlias = Callable[[dict[str, Any]], "bool | Awaitable[bool]"]
 
 
 Asks: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
-"""Return the server request that a call with these arguments makes, as a definition; by default the tool's own."""
+"""Function that returns, as a definition, the server request that a call with these arguments makes; by default the
+tool's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ FOREIGN: Mapping[str, tuple[object, ...]] = {
     "use_history": (True,),
     "variables": ({}, None),
 }
-"""Fields of fast-agent's cards (its documentation, 0.10) without a counterpart here, with the values that ask for
-nothing: those are passed over, any other is warned of."""
+"""Fields of fast-agent's cards (its documentation, 0.10) without a counterpart in mcpagent, with the values that
+request nothing: those are ignored, any other value causes a warning."""
 
 REQUEST_PARAMS = {name: name for name in (*SETTING_NAMES, "max_iterations")}
 REQUEST_PARAMS |= {"maxTokens": "max_output_tokens", "max_tokens": "max_output_tokens"}

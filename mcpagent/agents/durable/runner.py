@@ -37,7 +37,7 @@ FIRST_LOOK_SECONDS = 0.1
 """Delay before a waiting run's first check, and after another run of this process has ended."""
 
 TOLD_SECONDS = 600.0
-"""When a run has waited this long for a session that another process has, such as a chat, the worker reports it."""
+"""If a run has waited this long for a session that another process holds, such as a chat, the worker reports it."""
 
 MAX_OPEN = 32
 """Sessions that a worker keeps in memory between their runs: reading a long one takes more than answering in it."""
@@ -92,7 +92,7 @@ class Runner:
         self._waiting: set[asyncio.Task[Any]] = set()
         self._open: OrderedDict[str, SessionRuntime[Any]] = OrderedDict()
         self._freed: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        """By the ID of a run that has ended in this process; "" for any run."""
+        """Events by the ID of a run that has ended in this process; "" for any run."""
 
     async def end(self, seconds: float) -> None:
         """Waits for the runs under way; the remaining ones stay unfinished, and another worker resumes them."""

@@ -19,7 +19,7 @@ MAX_TEXT_BYTES = 1_000_000
 """Limit of a file that a question attaches as text."""
 
 MOST_READ = 4 * MAX_DOCUMENT_BYTES
-"""Bytes. A larger picture is not scaled down."""
+"""Bytes of a file that are read; a larger file is an error, also a picture that could be scaled down."""
 
 
 async def prompt_parts(said: tuple[Content | File, ...]) -> tuple[Content, ...]:

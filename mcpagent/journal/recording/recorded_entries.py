@@ -71,7 +71,7 @@ Piece = tuple[Literal["text", "thinking"], str]
 
 
 _OF_ONE_PLACE = ("renderer", "cache_folder", "history", "examples")
-"""The options of a `ToolSearch` that no recording has: functions, and paths of one machine."""
+"""The options of a `ToolSearch` that a recording omits: functions, and paths of one machine."""
 
 
 @dataclass(frozen=True, slots=True)

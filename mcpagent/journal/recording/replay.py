@@ -425,7 +425,7 @@ class _ReplayedModel:
         self._asked = RequestEntries(without_shapes)
         self._answered: set[int] = set()
         self._first = 0
-        """The place of the first request without an answer in this replay."""
+        """The position of the first request without an answer in this replay."""
         self.knows_system = True
         self.name = safe_line(start.model, 200)
 
@@ -539,7 +539,7 @@ _DIFFERENCES = {
     "output": "another form of the answer (output_type)",
     "tool_choice": "another tool_choice",
 }
-"""By field of a request."""
+"""The text for a difference, by field of a request."""
 
 
 def _difference(then: ModelAsked, now: ModelAsked) -> str:

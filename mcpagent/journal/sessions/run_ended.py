@@ -18,7 +18,7 @@ from mcpagent.values.messages import Spent, Usage
 EndState: TypeAlias = Literal["done", "failed", "cancelled"]
 
 MAX_READ = 20_000
-"""Characters of such a text that are looked through for secrets."""
+"""Characters of such a text that are checked for secrets."""
 
 MAX_ERROR = 500
 """Characters of the text of an error that is not mcpagent's."""

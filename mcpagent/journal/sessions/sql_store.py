@@ -21,10 +21,10 @@ MAX_EXPIRING = 1_000_000_000
 """Characters of entries that expire, over all sessions; beyond this the oldest are dropped before their time."""
 
 BUSY_SECONDS = 30.0
-"""Time that a use of the store waits for other processes, in all."""
+"""The total time that one use of the store waits for other processes."""
 
 TIDY_SECONDS = 600.0
-"""Time between two looks at entries that have expired, in a process that uses the store."""
+"""Interval of checks for expired entries, in a process that uses the store."""
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ _REPLACING = (
 )
 
 _LAST = chr(0x10FFFF)
-"""Behind every character of a key, so `prefix + _LAST` is behind every key that begins with the prefix."""
+"""Sorts after every character of a key, so `prefix + _LAST` is after every key that begins with the prefix."""
 
 _HOLDER = (
     "SELECT h.pid, h.host, h.since, h.token FROM leases l "
@@ -53,7 +53,7 @@ class SqlStore(ABC):
     renew_seconds: float | None = None
 
     for_update = ""
-    """SQL behind a SELECT, so that no other process changes a lease until the transaction ends."""
+    """SQL after a SELECT, so that no other process changes a lease until the transaction ends."""
 
     def __init__(self, where: str, migrations: Migrations) -> None:
         self.where, self.migrations = where, migrations

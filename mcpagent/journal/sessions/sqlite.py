@@ -25,12 +25,12 @@ from mcpagent.utilities.text.safe_text import safe_line
 _T = TypeVar("_T")
 
 CLOSE_SECONDS = 2.0
-"""Time that closing waits for other processes to give leases back; the end of the process gives them back, too."""
+"""Timeout of closing for other processes, while it releases leases; the end of the process releases them, too."""
 
 _WAIT_SECONDS = (0.0005, 0.002)
 
 APPLICATION_ID = 0x6D637061
-""""mcpa", by which `file` and we know the file (https://sqlite.org/fileformat2.html#application_id)."""
+""""mcpa", by which `file` and mcpagent recognise the file (https://sqlite.org/fileformat2.html#application_id)."""
 
 _DIALECT = {"real": "REAL", "rowless": "WITHOUT ROWID", "bytes": ""}
 

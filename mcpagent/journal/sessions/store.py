@@ -67,16 +67,16 @@ from mcpagent.utilities.text.secrets import hide, hide_environment, without_secr
 from mcpagent.values.messages import Message
 
 WAIT_SECONDS = 40.0
-"""Time after which a store that does not answer at all is an error; one that is locked is earlier (`BUSY_SECONDS`)."""
+"""Timeout of a store that does not answer at all; a locked one is an error earlier (`BUSY_SECONDS`)."""
 
 RELEASE_SECONDS = 2.0
-"""Time that giving back a lease waits for other processes: the end of this one gives it back, too."""
+"""Timeout of a lease's release for other processes: the end of this process releases it, too."""
 
 OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
 """Retention time of a large result."""
 
 MARKS_KEPT_SECONDS = 30 * 24 * 3600.0
-"""Time for which a cancelled run is marked: its session may never exist."""
+"""Retention time of the mark of a cancelled run, whose session may never exist."""
 
 MAX_FOUND = 100
 MAX_ID = 200

@@ -34,7 +34,7 @@ _PROVIDERS = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""Our names of providers for which the conventions have another one."""
+"""mcpagent's provider names that differ in the conventions."""
 
 FINISHED: Mapping[ResponseStop, str] = {
     "end": "stop",
@@ -42,7 +42,7 @@ FINISHED: Mapping[ResponseStop, str] = {
     "length": "length",
     "refusal": "content_filter",
 }
-"""The reasons why an answer ended, as the schemas of messages name them."""
+"""The reasons for the end of an answer, in the words of the schemas of messages."""
 
 _METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 

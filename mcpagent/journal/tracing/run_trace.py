@@ -444,4 +444,4 @@ _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {
     ConversationCompacted: RunTrace._take_compacted,
     Notice: RunTrace._take_notice,
 }
-"""The method that takes each event; all others change no span."""
+"""The method that handles each event; all other events change no span."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpagent")
 
 FLUSH_SECONDS = 3.0
-"""The end of an agent waits at most so long for spans that were not sent yet."""
+"""Timeout of closing an agent for unsent spans."""
 
 
 class Tracing:

@@ -42,7 +42,7 @@ Item = TypeVar("Item")
 MAX_PAGES = 100
 MAX_TOOLS = 10_000
 MAX_LISTED = 1_000
-"""Prompts and resources kept for description; more can still be asked for by name."""
+"""Prompts and resources that are described; further ones are available by name."""
 MAX_KEPT = 20_000
 """Characters of a description that are stored, for pins and comparison; a model gets fewer."""
 MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_PARTS = 1_000_000, 50_000
@@ -50,7 +50,7 @@ MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_PARTS = 1_000_000, 50_000
 OTHERS_SECONDS = 5.0
 """Timeout of a server for a page of prompts or resources, because its tools wait for them."""
 _MANY = 50
-"""With descriptions as long as they may be, cleaning the text of more holds the event loop."""
+"""Cleaning the text of more tools, with descriptions of the maximum length, would block the event loop."""
 
 
 async def list_server(

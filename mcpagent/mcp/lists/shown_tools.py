@@ -37,7 +37,7 @@ MAX_PARAMETER_TEXT = 8_192
 """Parameters need longer texts than tools: the format of one real server's parameter takes 5,231 characters."""
 
 _DEEPEST = 100
-"""Levels of a schema that are shown; what is deeper may be anything."""
+"""Levels of a schema that a model sees; deeper values may be anything."""
 
 
 @dataclass(frozen=True, slots=True)

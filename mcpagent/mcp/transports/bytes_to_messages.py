@@ -68,7 +68,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _LARGE_BYTES = 128 * 1024
 
 INVALID_ANSWER = -32019
-"""Our own error code (implementation-defined band) for an answer that is not one."""
+"""The client's error code (implementation-defined range) for an invalid answer."""
 
 _HUGE_BYTES = 1024 * 1024
 _NO_CODE = 0

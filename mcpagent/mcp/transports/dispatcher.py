@@ -59,11 +59,11 @@ with contextlib.suppress(
 _logger = logging.getLogger(__name__)
 
 MAX_OPEN_MESSAGES = 100
-"""Answers to a server's requests that may wait to be written."""
+"""Answers to a server's requests that may wait in the write queue."""
 
 TOOLS_AT_ONCE = 500
 _AT_ONCE = 200
-"""Messages that are passed on before others have a turn."""
+"""Messages that are passed on before other tasks run."""
 
 _LOG_CHARACTERS = 500
 _MOST_RESTS = 4
@@ -79,7 +79,7 @@ _STAND_INS: Mapping[str, dict[str, Any]] = {
     "resources/list": {"resources": []} | _NOTHING_TO_KEEP,
     "resources/templates/list": {"resourceTemplates": []} | _NOTHING_TO_KEEP,
 }
-"""Results that the SDK need not parse, each with the smallest that it accepts."""
+"""Results that the SDK need not parse, each with the smallest valid substitute."""
 
 _PROGRESS = "notifications/progress"
 _CHANGES = {

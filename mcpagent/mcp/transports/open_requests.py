@@ -68,7 +68,7 @@ class OpenRequests:
         self._anonymous: deque[tuple[set[RequestId], ErrorData]] = deque(
             maxlen=_MOST_ANONYMOUS
         )
-        """Answers without an id, each with the requests that were open then and still are."""
+        """Answers without an ID, each with the requests that were open then and still are."""
 
     def add(self, request: JSONRPCRequest, heard: ProgressFnT | None) -> OpenRequest:
         """Register a request that is about to be sent. Raises `MCPError` if no answer can come."""

@@ -29,7 +29,7 @@ MAX_ITEMS = 10_001
 """One more than a toolset uses, so that the toolset can report the excess."""
 
 _AT_ONCE = 500
-"""Validating takes about 20 µs an item, which nothing interrupts."""
+"""Items to validate at once: an item takes about 20 µs, which nothing interrupts."""
 
 _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
     "tools/list": ("tools", frozenset({"name", "inputSchema"})),
@@ -43,7 +43,7 @@ _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
 """By method of a list result: the field with its items, and the required fields of an item."""
 
 _COMPLETE = {**methods.MONOLITH_RESULTS, "tools/call": CallToolResult}
-"""The forms of results that ask for nothing: trying one form takes a seventh of trying all that a result may have."""
+"""The forms of final results: parsing one form takes a seventh of the time for all forms that a result may have."""
 
 _CALL_FIELDS = (
     "content",

@@ -213,7 +213,7 @@ class StdioTransport:
         self.spawn_seconds = 0.0
         """Duration of the process start."""
         self.flood = ""
-        """Why nothing more is read of it, for a server that wrote too much that is no message."""
+        """The reason why reading has stopped, if the server wrote too much that is no message."""
         self.is_patient = True
         """False: kill a server at once instead of waiting for it to exit."""
 

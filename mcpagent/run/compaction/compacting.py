@@ -48,7 +48,8 @@ from mcpagent.values.messages import (
 )
 
 LEAST_GAIN = 0.1
-"""The share of a request that has to be gained: less would have to be done again soon, and each time cost the cache."""
+"""The least share of a request that compaction must save: with less it would soon run again, and each run costs the
+cache."""
 
 REFUSED_SHARE = 0.9
 """If the window is unknown or wrong: the share of a refused request that the model is assumed to accept."""

@@ -51,8 +51,8 @@ LEAST_PIECE = 400
 """Tokens: a refused piece of this size is not split further."""
 
 LEAST_ANSWER, LEVEL_TOKENS = 1_000, 4_000
-"""Tokens of an answer with a short summary, since many models think unasked before they write; and of thoughts of some
-level."""
+"""Tokens of an answer with a short summary, since many models reason unasked before they write; and of reasoning at a
+set level."""
 
 _PER_TOKEN = 3
 """Characters per token of a conversation that is sent as text: fewer than in most texts, so that a piece surely

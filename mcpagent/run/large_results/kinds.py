@@ -29,7 +29,7 @@ MAX_CONTAINERS, MAX_ITEMS = 3_000_000, 12_000_000
 """Limits of parsed JSON: a list of `{}` alone takes thirty times the memory of its text."""
 
 MAX_GLANCED = 400_000
-"""Values that are parsed to describe a result; of more, the beginning is."""
+"""Values that are parsed to describe a result; of a larger result only the beginning is parsed."""
 
 MAX_ROWS, MAX_FIELDS = 1_500_000, 6_000_000
 """Limits of tables: rows of two short fields take forty times the memory of their text."""

@@ -12,7 +12,7 @@ from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.values.messages import Image
 
 MAX_ANSWER = 16_000
-"""Characters of an output that one call of a reader gives, about 4,000 tokens."""
+"""Characters of an output in one answer, about 4,000 tokens."""
 
 USUAL_LINES = 100
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regex import Pattern
 
 SECONDS = 0.15
-"""CPU time of one search; what is behind is searched by the next call."""
+"""CPU time of one search; the next call searches the rest."""
 
 USUAL_PLACES, MAX_PLACES = 10, 50
 MAX_CONTEXT = 20

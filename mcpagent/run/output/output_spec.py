@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 RESULT = "result"
-"""The property that holds what is no object by itself."""
+"""The property that holds a value that is no object."""
 
 MOST_PROBLEMS = 20
 

@@ -12,22 +12,23 @@ from typing import Any
 from mcpagent.values.messages import Message, Text, ToolCall, ToolResult
 
 REPEATS_TOLD = 5
-"""A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
+"""The model is warned about a series of calls that came this many times with the same arguments and outcomes; then the
+calls are not run."""
 
 REPEATS_TOLD_SMALL = 2
-"""With a small model, which does not come out of a row by itself."""
+"""The same for a small model, which does not leave such a series by itself."""
 
 LONGEST_ROW = 8
 """The longest series of different calls that is recognised as a repetition."""
 
 PATIENCE = 2
-"""So many times as often before outcomes that are only alike count, and before a tool that fails is not called."""
+"""Factor on the count if outcomes are only similar, and before a failing tool is no longer called."""
 
 _UNREAD = frozenset({"binary", "images"})
 """Kinds of offloaded results whose preview contains no text of the result."""
 
 _ENDS = 5_000
-"""Characters at the beginning and at the end of a result that are looked at."""
+"""Characters at the beginning and at the end of a result that are compared."""
 
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _WORD = re.compile(r"[0-9A-Za-z]+")

@@ -12,10 +12,10 @@ from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.values.messages import Spent
 
 LimitKind: TypeAlias = Literal["turns", "tool_calls", "tokens", "dollars", "seconds"]
-"""Fields of `Limits`."""
+"""The names of the fields of `Limits`."""
 
 LimitScope: TypeAlias = Literal["run", "session", "caller"]
-"""Whose limit it is; "caller": that of the agent which called this one as a tool, or of its session."""
+"""The owner of the limit; "caller": the agent that called this one as a tool, or its session."""
 
 KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
 
@@ -24,7 +24,7 @@ FIRM: tuple[LimitKind, ...] = ("tokens", "dollars", "seconds")
 
 MOST_TURNS = 100
 MOST_CALLS = 10_000
-"""The most turns of a run whose limits set no number."""
+"""The most turns and calls of a run whose limits set no numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -494,7 +494,7 @@ def _state(
 _NOT_RUN = State("waiting", "not run yet")
 
 _FIXED = frozenset({"type", "role", "error", "protocol", "kind", "media_type"})
-"""Fields that hold one of a few words of ours."""
+"""Fields whose values are fixed words of mcpagent."""
 
 
 def _hidden(value: _T) -> _T:

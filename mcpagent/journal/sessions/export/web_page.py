@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MAX_WORDS, MAX_FOLDED_WORDS = 50_000, 400_000
 MAX_RESULT, MAX_FOLDED_RESULT = 2_000, 100_000
-"""Characters that are shown, and that are folded below; the JSON has all of it."""
+"""Characters that are visible, and that are folded below; the JSON export has them in full."""
 
 MAX_NAMES_SHOWN = 8
 
