@@ -1,4 +1,4 @@
-"""`Agent`: the class users meet. A definition of who answers with what, shared by its sessions; wiring only."""
+"""`Agent`: the public class. It defines model, tools and settings, which its sessions share; wiring only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`AgentRuntime`: the engine's side of an `Agent`: its life, its sessions, and what these take from it."""
+"""`AgentRuntime`: the internal part of an `Agent`: its start and end, and the values that its sessions share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`SessionRuntime`: the engine's side of a `Session`: history, tools, pending calls, the store, the run under way."""
+"""`SessionRuntime`: the internal part of a `Session`: history, tools, pending calls, the store, the active run."""
 
 from __future__ import annotations
 

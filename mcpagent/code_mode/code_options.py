@@ -1,4 +1,4 @@
-"""`CodeMode`: what a program of a model may take."""
+"""`CodeMode`: the limits of a model's programs."""
 
 from __future__ import annotations
 

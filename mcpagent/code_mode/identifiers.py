@@ -1,4 +1,4 @@
-"""Names of servers, tools and arguments as Python identifiers: legal, unique, and what they mean stays known."""
+"""Convert names of servers, tools and arguments to Python identifiers: valid, unique, and reversible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of a conversation as functions of modules: the importable ones, and the description of each."""
+"""Convert the tools of a conversation to functions of modules, and describe the importable ones."""
 
 from __future__ import annotations
 

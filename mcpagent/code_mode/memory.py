@@ -1,4 +1,4 @@
-"""Store the state that programs leave behind in a conversation: variables, finished programs, and one that waits.
+"""Store the state of a conversation's programs: variables, finished programs, and a suspended program.
 
 The state is signed for its session, since the interpreter trusts its own bytecode. The key comes from the environment
 (`MCPAGENT_SIGNING_KEY`), from the store that all workers share, or from this user's folder.

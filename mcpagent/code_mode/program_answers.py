@@ -1,4 +1,4 @@
-"""Write the text that the model receives about a program: its mistakes, its output, its failure."""
+"""Write the text that the model receives about a program: type errors, output, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls that a program makes, through the gate that direct calls go through, all at the same time."""
+"""Make the calls of a program concurrently, through the same pipeline as direct calls."""
 
 from __future__ import annotations
 

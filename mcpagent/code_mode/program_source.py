@@ -1,6 +1,6 @@
-"""A program as text: what it imports, what is fed to the sandbox in its place, and what of it was done.
+"""Analyse the source of a program: its imports, the code that replaces them in the sandbox, and the executed part.
 
-Pure functions of Python source. A program is parsed, never run, in this process.
+All functions are pure functions of Python source. This process parses a program, but never runs it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The seam to the interpreter (`pydantic-monty`): one program in a worker process, driven from a separate thread.
+"""Run one program in a worker process of the interpreter (`pydantic-monty`), driven from a separate thread.
 
-Values cross as JSON text alone, which the sandbox makes and reads: values of a program, however large or nested, never
-become objects in this process. Of `pydantic-monty` the synchronous interface is used: with the asynchronous one of
-1.4.0 a process is aborted at its end, four times of ten.
+Values cross only as JSON text, which the sandbox writes and reads: values of a program, however large or nested, never
+become objects in this process. This module uses the synchronous interface of `pydantic-monty`: with the asynchronous
+one of 1.4.0, a process is aborted at its end in four of ten runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tool's definition as a Python stub, and keyword arguments written by it as the JSON that the tool is sent.
+"""Write a tool's definition as a Python stub, and convert a call's keyword arguments to the JSON for the tool.
 
 All text of servers is data here: names become identifiers, values `repr`, descriptions one escaped line.
 """

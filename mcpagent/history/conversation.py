@@ -1,7 +1,7 @@
-"""The history of one conversation, and what it says about which tools the model has.
+"""The history of one conversation, and the tools that the model has by this history.
 
-Discovery is a fold over the history: nothing else remembers it, so a saved, resumed or handed-over conversation
-offers the same tools in the same order.
+Discovery is a fold over the history and is stored nowhere else. So a saved, resumed or passed-on conversation offers
+the same tools in the same order.
 """
 
 from __future__ import annotations

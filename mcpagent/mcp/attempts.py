@@ -1,6 +1,7 @@
-"""Attempts at requests that are in progress on one connection: their time limits, sent IDs and results.
+"""Requests in progress on one connection: their timeouts, IDs and results.
 
-Silence ends a request early. Progress and each piece of the answer restart that limit; the total limit always holds.
+A timeout for silence ends a request early; progress and each part of the answer restart it. The total timeout always
+applies.
 """
 
 from __future__ import annotations

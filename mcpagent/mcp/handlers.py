@@ -1,4 +1,4 @@
-"""Handlers for a server's questions, if the user allows them: user input, a model's answer, and folders."""
+"""Handlers for a server's requests, if the user allows them: user input, a model's answer, and folders."""
 
 from __future__ import annotations
 

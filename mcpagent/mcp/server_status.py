@@ -1,4 +1,4 @@
-"""The state of one server's life cycle: for the link, and as a value to show."""
+"""The state of one server's life cycle: for its link, and as a value for display."""
 
 from __future__ import annotations
 

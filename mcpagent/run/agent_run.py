@@ -1,4 +1,4 @@
-"""A prompt that is being answered: `AgentRun` with its limits for the engine, `RunContext` for tool functions."""
+"""An active prompt: `AgentRun` with its limits for the engine, `RunContext` for tool functions."""
 
 from __future__ import annotations
 

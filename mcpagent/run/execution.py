@@ -1,7 +1,6 @@
-"""The tool calls of one model message: found, validated, run at the same time, answered in call order.
+"""Run the tool calls of one model message: look up, validate and run them concurrently, and answer in call order.
 
-Everything that goes wrong becomes a `ToolResult` with words that help the model. Only `Stop` and a cancellation are
-raised.
+Every failure becomes a `ToolResult` with a text that helps the model. Only `Stop` and a cancellation are raised.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of a run that the middleware of its pipeline surrounds: a request to the model, a tool call; and `Stop`."""
+"""The parts of a run that middleware surrounds, a request to the model and a tool call, and `Stop`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments and answers against JSON Schemas: the one place where a value is checked, in bounded time."""
+"""Validate arguments and answers against JSON Schemas in bounded time; no other module does."""
 
 from __future__ import annotations
 

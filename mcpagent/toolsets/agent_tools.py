@@ -1,4 +1,4 @@
-"""An agent as a tool of another one: what a model is shown of it, and its start and end with the one that has it."""
+"""Offer an agent as a tool of another agent: its definition for the model, and its start and end with the caller."""
 
 from __future__ import annotations
 

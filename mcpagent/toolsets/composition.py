@@ -1,7 +1,7 @@
-"""Toolsets made of toolsets: prefixed, renamed, filtered ... whenever the inner ones are listed.
+"""Toolsets made of toolsets: prefixed, renamed, filtered and so on, each time the inner ones are listed.
 
-Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `Composed`. That
-enters its sources in order and leaves them in reverse.
+Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `Composed`. A
+`Composed` enters its sources in order and exits them in reverse.
 """
 
 from __future__ import annotations

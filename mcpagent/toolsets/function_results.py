@@ -1,6 +1,6 @@
-"""Convert the return value of a function into content for a model: words, tables as CSV, images, all else as JSON.
+"""Convert the return value of a function into content for a model: text, tables as CSV, images, other values as JSON.
 
-Equal values give equal text in every process: sets are sorted, and no address of an object appears.
+Equal values produce equal text in every process: sets are sorted, and no address of an object appears.
 """
 
 from __future__ import annotations

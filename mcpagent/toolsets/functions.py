@@ -1,4 +1,4 @@
-"""Plain Python functions as tools: the schema comes from the signature, the words from the docstring."""
+"""Plain Python functions as tools: the schema comes from the signature, the description from the docstring."""
 
 from __future__ import annotations
 

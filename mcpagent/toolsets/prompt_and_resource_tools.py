@@ -1,6 +1,6 @@
-"""`get_prompt` and `get_resource`: what servers offer besides tools, as tools that a model can find and call.
+"""`get_prompt` and `get_resource`: the prompts and resources of servers, as tools that a model can find and call.
 
-Rules do not judge these two: they judge the prompt or the resource that a call asks one server for (`Tool.asks`).
+Permission rules apply to the requested prompt or resource (`Tool.asks`), not to these two tools.
 """
 
 from __future__ import annotations

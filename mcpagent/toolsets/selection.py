@@ -1,4 +1,4 @@
-"""Which servers and tools an agent takes of all that are configured."""
+"""Select the servers and tools that an agent uses from all configured ones."""
 
 from __future__ import annotations
 

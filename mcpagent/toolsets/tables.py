@@ -1,4 +1,4 @@
-"""Tables of pandas, Polars, Arrow and NumPy as plain rows. None is imported: a class is known by its name."""
+"""Convert tables of pandas, Polars, Arrow and NumPy to plain rows, without importing these packages."""
 
 from __future__ import annotations
 

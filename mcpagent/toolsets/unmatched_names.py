@@ -1,4 +1,4 @@
-"""Configured tool names, checked as soon as the tools are known."""
+"""Check configured tool names as soon as the tools are known."""
 
 from __future__ import annotations
 

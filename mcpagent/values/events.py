@@ -1,6 +1,6 @@
 """Define every event of a working agent as one union of values, for a terminal, a web page, a tracer and tests.
 
-`Emit` is the only way in which events travel. It must not block, and its exceptions are the listener's own fault.
+All events pass through `Emit`. It must not block.
 """
 
 from __future__ import annotations

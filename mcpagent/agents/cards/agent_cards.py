@@ -1,4 +1,4 @@
-"""Agents of cards, and cards of agents. A folder of cards is a team: members are tools of those that name them."""
+"""Create agents from cards, and cards from agents. In a folder of cards (a team), a card's members are its tools."""
 
 from __future__ import annotations
 

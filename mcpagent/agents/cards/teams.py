@@ -1,4 +1,4 @@
-"""Teams: a card and the members it can reach, with all their servers, read once."""
+"""Read a team: a card and all members that it reaches, with their servers."""
 
 from __future__ import annotations
 

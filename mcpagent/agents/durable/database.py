@@ -1,4 +1,4 @@
-"""The database of the engine: a SQLite file, or PostgreSQL; its errors are one line."""
+"""The engine's database, a SQLite file or PostgreSQL; its errors become one line."""
 
 from __future__ import annotations
 

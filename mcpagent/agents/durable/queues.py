@@ -1,4 +1,4 @@
-"""The queue of a model's runs in the engine: its bounds, who serves it, and where runs wait for their session."""
+"""The engine's queue of a model's runs: its limits, its workers, and the queue of runs that wait for their session."""
 
 from __future__ import annotations
 

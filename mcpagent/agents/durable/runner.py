@@ -1,4 +1,4 @@
-"""The work of a process that serves durable runs: it takes a session, and has it answer or resume."""
+"""Execute durable runs in a worker: open the session, and let it answer or resume."""
 
 from __future__ import annotations
 

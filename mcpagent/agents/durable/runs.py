@@ -1,4 +1,4 @@
-"""`DurableRuns`: runs in a queue of DBOS, so that another process finishes what one began."""
+"""`DurableRuns`: runs in a queue of DBOS, so that another process can finish a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of content. A part beyond a limit is scaled, offloaded or described; nothing else is affected."""
+"""The limits of content. A part over a limit is scaled, offloaded or described; the other parts stay unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read files into parts, and prompts with files into what a conversation may hold."""
+"""Read files into parts, and prompts with files into content of a conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Recorder`: writes the runs of an agent, line by line, so that a killed run leaves a file that can be read."""
+"""`Recorder`: write the runs of an agent line by line, so that the file of a killed run is readable."""
 
 from __future__ import annotations
 

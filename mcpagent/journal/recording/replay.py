@@ -1,4 +1,4 @@
-"""`Replay`: a recorded run again, without a network, a key or a process, and with the same answers every time."""
+"""`Replay`: repeat a recorded run without a network, a key or a process, with the same answers every time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session as a store returns it, and as a list shows it."""
+"""`KeptSession` and `SessionInfo`: a session as read from a store, and its entry in a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Store of a session's offloaded outputs, in rows separate from its messages."""
+"""Store a session's offloaded outputs in rows separate from its messages."""
 
 from __future__ import annotations
 

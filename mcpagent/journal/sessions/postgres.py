@@ -1,8 +1,8 @@
 """Sessions in a PostgreSQL database, for many machines: extra `mcpagent[postgres]`, psycopg 3.
 
-All of it is in the schema `mcpagent`. A process holds its sessions by an advisory lock of its connection, which the
-server releases when the connection ends in any way; so the address has to be that of the server, or of a pool that
-keeps a connection for its client.
+All tables are in the schema `mcpagent`. A process holds its sessions by an advisory lock of its connection, which the
+server releases when the connection ends in any way. So the address must be that of the server, or of a pooler that
+keeps one connection for each client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`SessionStore`: the eight methods that a place for sessions has, and the entries that it keeps."""
+"""`SessionStore`: the protocol of a store, with eight methods, and its entries."""
 
 from __future__ import annotations
 

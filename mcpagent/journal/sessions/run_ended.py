@@ -1,4 +1,4 @@
-"""The end of a durable run, as its session stores it: the result, or the error that ended the run."""
+"""The end of a durable run in its session: the result, or the error that ended the run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sessions in a database, in SQL that SQLite and PostgreSQL both read; each adds its own connection.
+"""Sessions in a database, in SQL for both SQLite and PostgreSQL; each adds its own connection.
 
-A store is used by one thread at a time. Each method is one transaction.
+One thread at a time uses a store. Each method is one transaction.
 """
 
 from __future__ import annotations

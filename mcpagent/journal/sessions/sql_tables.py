@@ -1,4 +1,4 @@
-"""The tables of a database of sessions, in the words of SQLite or PostgreSQL."""
+"""The tables of a database of sessions, in the SQL of SQLite or PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of a session other than its messages, as named values and as the JSON that a store keeps of each."""
+"""The state of a session without its messages, as named values and as stored JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread that does one thing after the other, and all of it before the interpreter ends."""
+"""A thread that runs jobs in order, and finishes all of them before the interpreter ends."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Content of spans: left out unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT asks for it.
+"""Content of spans, omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT requests it.
 
-Shapes: gen-ai-input-messages.json and its neighbours in semantic-conventions-genai, as JSON in a text.
+Formats: gen-ai-input-messages.json and related schemas in semantic-conventions-genai, as JSON in a string.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Attributes of spans, and metrics, by OpenTelemetry's conventions; names of our own begin with `mcpagent.`.
+"""Attributes of spans, and metrics, by OpenTelemetry's conventions; mcpagent's own names begin with `mcpagent.`.
 
 Source: github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai: agent spans, client inference, execute tool,
-retrievals, MCP, metrics; as of autumn 2026. `content.py` makes attributes with content.
+retrievals, MCP, metrics; as of autumn 2026. `content.py` builds attributes with content.
 """
 
 from __future__ import annotations

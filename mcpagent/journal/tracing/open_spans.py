@@ -1,7 +1,7 @@
-"""Spans under way, and the metrics that they end in.
+"""Open spans, and the metrics that they record when they end.
 
-The current span is that of OpenTelemetry's own context. So spans of the caller's program are above ours, and those of a
-tool function and of the HTTP client below them. The MCP SDK sends servers the current span.
+The current span is in OpenTelemetry's context. So spans of the caller's program are above those of mcpagent, and spans
+of a tool function and of the HTTP client are below them. The MCP SDK sends the current span to servers.
 """
 
 from __future__ import annotations

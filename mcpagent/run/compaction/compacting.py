@@ -1,6 +1,6 @@
 """Compact a conversation when it no longer fits its model, and when the caller requests it.
 
-The history stays complete: a `Compacted` part in it records the compaction, and the sent messages are a fold over that.
+The history stays complete: it gets a `Compacted` part, and the messages to send are computed from these parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parse a text as JSON or a table if it is one, for queries, and describe its shape to a model in a few words."""
+"""Parse a text as JSON or a table for queries, if it is one, and describe its shape to a model in a few words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on turns, calls, tokens, dollars and seconds: what they allow, and the `Stop` of a run that reached one."""
+"""Enforce limits on turns, calls, tokens, dollars and seconds, and raise `Stop` when a run reaches one."""
 
 from __future__ import annotations
 

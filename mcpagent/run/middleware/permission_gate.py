@@ -1,4 +1,4 @@
-"""The gate that every tool call passes: it applies the decision of the rules, and asks the person that they ask."""
+"""Decide on every tool call by the rules, and request approval if they require it."""
 
 from __future__ import annotations
 

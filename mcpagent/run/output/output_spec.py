@@ -1,7 +1,7 @@
-"""`OutputSpec`: the specification of an answer: its schema, and the conversion of a text to a value or a problem.
+"""`OutputSpec`: the schema of an answer, and the conversion of its text to a value or a problem.
 
-Types are read by pydantic's `TypeAdapter`, its validators and defaults count; a JSON Schema is checked as arguments of
-tools are, in bounded time. The format requested from models is always an object: any other value is in its `result`.
+Pydantic's `TypeAdapter` reads types, including their validators and defaults. A JSON Schema is validated like arguments
+of tools, in bounded time. The format requested from models is always an object: any other value is in its `result`.
 """
 
 from __future__ import annotations

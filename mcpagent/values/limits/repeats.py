@@ -1,4 +1,4 @@
-"""Calls that lead nowhere: the same row again and again, and a tool that keeps failing in the same way."""
+"""Detect calls without progress: the same series again and again, and a tool that keeps failing in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Limits`: the limits of a run or a whole session, the check if one is used up, and the text for that."""
+"""`Limits`: the limits of a run or a whole session, the check for a used-up limit, and its text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A conversation as a file: JSON that can be read again, Markdown and a page of HTML for people.
+"""Export a conversation as a file: JSON for programs, Markdown and an HTML page for people.
 
-`transcript.py` makes one value from the stored session, without secrets; each form is a pure function of it.
+`transcript.py` builds one value from the stored session, without secrets; each format is a pure function of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A conversation as Markdown that reads well in a pager and on a forge; words of others stay in quotes and code."""
+"""Write a conversation as Markdown for pagers and forges; third-party text stays in quotes and code."""
 
 from __future__ import annotations
 

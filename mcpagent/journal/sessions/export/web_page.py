@@ -1,7 +1,7 @@
-"""A conversation as one page of HTML: no script, no external resource, and no third-party markup.
+"""Write a conversation as one HTML page: no script, no external resource, and no third-party markup.
 
-Every text goes through `_el`, which removes invisible characters and escapes the rest. Only its own output, and the
-HTML that `_rendered` makes from an answer's Markdown, stays unchanged.
+Every text passes `_el`, which removes invisible characters and escapes the rest. Only its own output, and the HTML that
+`_rendered` generates from an answer's Markdown, stays unchanged.
 """
 
 from __future__ import annotations
