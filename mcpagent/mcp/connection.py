@@ -294,7 +294,7 @@ class McpConnection:
     # --- what passes on the wire (relay.Observer) ---
 
     def report(self, news: ServerNews) -> None:
-        """Passes on what the server says, without its secrets."""
+        """Pass on a notification of the server, with its secrets redacted."""
         news = replace(news, text=without_secrets(news.text))
         if news.kind == "log" and self._log is not None:
             self._log.note(f"[{news.level}] {news.text}")

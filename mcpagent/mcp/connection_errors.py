@@ -151,7 +151,7 @@ class Explainer:
         return error
 
     def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
-        """An error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
+        """Return a redacted error of this server; `what` ends the sentence, `tail` is its last output."""
         text = without_secrets(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 

@@ -163,7 +163,7 @@ class NoModel:
     name = "none"
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
-        """Raises `AgentStateError`."""
+        """Raise `AgentStateError`: a placeholder has no model to ask."""
         raise AgentStateError("no agent is running here")
 
     async def aclose(self) -> None:
@@ -462,7 +462,7 @@ class AgentRun:
         question.tally.waited_seconds += await settle(question.tally.waited_seconds)
 
     def count(self, spent: Spent) -> None:
-        """Adds what a request or a call took, here and in all runs that this one is part of."""
+        """Add the usage of a request or a call to this run and to all runs that it is part of."""
         run: AgentRun | None = self
         while run is not None:
             run.tally.spent += spent
@@ -516,7 +516,7 @@ _CURRENT: ContextVar[AgentRun | None] = ContextVar("mcpagent_run_context", defau
 
 
 def current_run() -> AgentRun | None:
-    """The run in which this code is called, None outside of one."""
+    """Return the run that calls this code, or None outside of a run."""
     return _CURRENT.get()
 
 

@@ -303,7 +303,7 @@ class LimitReached:
         return shown_amount(self.limit, self.most)
 
     def said(self, what: str = "", *, limit: str = "") -> str:
-        """The same, with `what` behind the amount, and `limit` in place of how it is written in Python."""
+        """Return the text with `what` after the amount, and `limit` instead of the limit's Python spelling."""
         return stopped_words(
             UsedUp(self.limit, self.most, self.used), self.scope, what=what, limit=limit
         )
@@ -403,7 +403,7 @@ Emit: TypeAlias = Callable[[Event], None]
 
 
 def log_warnings(event: Event) -> None:
-    """The default listener: log warnings."""
+    """Log warnings; this is the default listener."""
     if isinstance(event, ServerFailed):
         logger.warning("%s", event.reason)
     elif isinstance(event, LimitReached) or (
@@ -455,4 +455,4 @@ def guarded(
 
 
 def ignore(event: Event) -> None:
-    """A listener that does nothing."""
+    """Ignore an event."""

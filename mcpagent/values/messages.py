@@ -267,7 +267,7 @@ _T = TypeVar("_T")
 
 
 def json_copy(value: _T) -> _T:
-    """A copy of JSON data, however deep it is; what is no dict or list in it is shared."""
+    """Return a copy of JSON data of any depth; it shares values other than dicts and lists."""
     top: list[Any] = [value]
     waiting: list[dict[Any, Any] | list[Any]] = [top]
     while waiting:
@@ -283,7 +283,7 @@ def json_copy(value: _T) -> _T:
 
 
 def nests_deeper(value: Any, levels: int) -> bool:
-    """True if JSON data has more than `levels` levels of dicts and lists."""
+    """Return whether JSON data has more than `levels` levels of dicts and lists."""
     level = [value]
     for _ in range(levels + 1):
         level = [
@@ -442,7 +442,7 @@ class Compacted:
 
 
 def texts_for_model(content: tuple[Content, ...]) -> tuple[Content, ...]:
-    """A result's content with each text as a model may read it; the same tuple if nothing changes."""
+    """Return a result's content with each text cleaned for a model; the same tuple if nothing changes."""
     shown = tuple(
         replace(part, text=text)
         if isinstance(part, Text) and (text := for_model(part.text)) is not part.text
@@ -536,7 +536,7 @@ Prompt: TypeAlias = str | Sequence[str | Content | File]
 
 
 def user_message(text: str) -> Message:
-    """A user's message with one text part."""
+    """Return a user's message with one text part."""
     return Message("user", (Text(text),))
 
 
@@ -700,11 +700,11 @@ def dump_message(message: Message) -> str:
 
 
 def load_messages(data: object) -> list[Message]:
-    """The history that `dump_messages` gave, of this version or another. Raises `InputError` if it is not one.
+    """Return the history that `dump_messages` returned, in this version or another.
 
-    The text names the place as a path, `messages[2].parts[0].text`. Fields that this version does not know are passed
-    over; content of a kind that it does not know is not, since a history without it would be another one. Where only
-    the `provider` of an answer is named, as was once written, that is all that is known of its origin.
+    Raises `InputError` if it is not one, with the position as a path, `messages[2].parts[0].text`. Unknown fields are
+    ignored. Unknown kinds of content are an error, since a history without them would be a different one. If an old
+    history names only the `provider` of an answer, nothing else is known of its origin.
     """
     if not isinstance(data, Sequence) or isinstance(data, str | bytes):
         raise _no_history("", f"expected a list of messages, got {_kind(data)}")
@@ -782,7 +782,7 @@ _CONTENT = {
 
 
 def _of_another_kind(steps: Sequence[int | str], result: Mapping[Any, Any]) -> bool:
-    """True if an error is about a content type that was tried, but that the content of the result does not claim."""
+    """Return whether an error is about a content type that was tried, but that the result does not claim."""
     match steps:
         case ["content", int(place), str(tried), *_] if tried in _CONTENT:
             piece = result["content"][place]

@@ -232,7 +232,7 @@ async def _show(
 
 
 async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
-    """The status with which the server answers; the client signs in if it is refused at first."""
+    """Return the status of the server's answer; the client signs in if the server refuses it at first."""
     headers = {
         **_PROTOCOL,
         **{name: revealed(text) for name, text in config.headers.items()},

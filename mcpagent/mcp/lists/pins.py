@@ -142,7 +142,7 @@ class PinStore:
         return pins[name]
 
     def path(self, config: ServerConfig) -> Path:
-        """The file of one server, whether it is there or not."""
+        """Return the path of one server's file, which need not exist."""
         place = json.dumps(
             [
                 config.name,

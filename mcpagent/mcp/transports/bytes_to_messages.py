@@ -441,7 +441,7 @@ def _shortened(line: Bytes) -> str:
 
 
 def _may_be_message(value: dict[str, Any]) -> bool:
-    """False for an object such as a server writes into its log, which has some of the same keys."""
+    """Return False for an object that is no message, such as a log record with some of the same keys."""
     if "jsonrpc" in value or "id" in value:
         return True
     return str(value.get("method")).startswith("notifications/")
@@ -574,7 +574,7 @@ def _is_whole(message: Decoded) -> bool:
 
 
 def encodable(value: Any) -> Any:
-    """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
+    """Return the value with lone surrogates in its strings replaced, since UTF-8 cannot encode them."""
     return with_texts(value, _encodable)
 
 

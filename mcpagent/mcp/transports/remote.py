@@ -81,7 +81,7 @@ _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 async def http_streams(
     config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
 ) -> AsyncIterator[Line]:
-    """The messages of one server, by the SDK's streamable HTTP client; `heard` as in `AnsweringTransport`."""
+    """Open the messages of one server, by the SDK's streamable HTTP client; `heard` as in `AnsweringTransport`."""
     aside = SetAside()
     await asyncio.to_thread(certificates)
     transport = AnsweringTransport(

@@ -241,7 +241,7 @@ class StdioTransport:
         return self._stdin is not None and self._stdin.has_read(request_id)
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
-        """The last lines the server wrote to stderr, printable."""
+        """Return the last lines of the server's standard error, printable."""
         text = without_secrets(bytes(self._pipes.stderr).decode("utf-8", "replace"))
         lines = (safe_line(line) for line in text.splitlines())
         return tuple([line for line in lines if line][-limit:])

@@ -378,7 +378,7 @@ def _say(
 
 
 def sent_now(conversation: Conversation) -> Conversation:
-    """The conversation as its next prompt finds it, with what waits to be said."""
+    """Return the conversation for its next prompt, with the queued notes."""
     copy = conversation.first()
     copy.deliver()
     return copy

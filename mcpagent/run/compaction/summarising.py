@@ -126,7 +126,7 @@ async def summarised(asked: SummaryWanted, run: AgentRun) -> Summary:
 
 
 def _why(error: ModelError) -> str:
-    """Raises the error if it may pass: it is no reason to do without a summary."""
+    """Return the reason for a missing summary. Raise the error again if it may be temporary."""
     if error.retryable:
         raise error
     return safe_line(str(error), 200)
@@ -142,7 +142,7 @@ def cleaned(text: str, tokens: int) -> str:
 
 
 def answer_tokens(tokens: int, settings: ModelSettings) -> int:
-    """The room that an answer needs for a summary of so many tokens, and for thoughts before it."""
+    """Return the output tokens that a summary of so many tokens needs, including reasoning before it."""
     level = settings.thinking
     if isinstance(level, int):
         thoughts = level
@@ -191,7 +191,7 @@ async def _in_pieces(
     run: AgentRun,
     count: Callable[[ModelResponse], str],
 ) -> str:
-    """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
+    """Summarise the conversation as text, piece by piece. Raises `ModelError` if the model returns no summary."""
     settings = replace(run.settings, tool_choice=None)
     piece, summary = max(asked.piece, LEAST_PIECE), asked.before
     left = transcript(asked.messages, MOST_PIECES * piece * _PER_TOKEN)

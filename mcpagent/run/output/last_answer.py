@@ -128,7 +128,7 @@ _WHY: dict[StopReason, str] = {
 
 
 def no_output(stop: StopReason, problems: Sequence[Any], answer: str) -> OutputError:
-    """The error for a run that came to nothing that fits."""
+    """Return the error of a run without a valid value."""
     if problems:
         text = f"the answer does not fit output_type: {'; '.join(map(str, problems))}"
     else:

@@ -73,7 +73,7 @@ def kind_of_failure(
 
 
 def _words_of(value: Any, most: int = 50) -> list[str]:
-    """The texts among the first arguments that could be repeated in the words of a failure."""
+    """Return the texts among the first arguments that an error message might repeat."""
     found: list[str] = []
     waiting = [value]
     while waiting and len(found) < most:
@@ -96,7 +96,7 @@ class Made:
 
     @classmethod
     def of(cls, call: ToolCall, result: ToolResult) -> Made:
-        """The call with its result."""
+        """Create the value from a call and its result."""
         digest = hashlib.blake2b(
             skeleton(result.text).encode("utf-8", "replace"), digest_size=16
         )
@@ -114,11 +114,11 @@ class Made:
         return cls(call, (result.error, result.text, seen.digest()), digest.digest())
 
     def same_as(self, other: Made) -> bool:
-        """True if call and outcome are identical."""
+        """Return whether call and outcome are identical."""
         return same(self.call, other.call) and self.outcome == other.outcome
 
     def like(self, other: Made) -> bool:
-        """True if only parts that change with time differ."""
+        """Return whether only parts that change with time differ."""
         return same(self.call, other.call) and (self.outcome[0], self.alike) == (
             other.outcome[0],
             other.alike,
@@ -126,7 +126,7 @@ class Made:
 
 
 def same(one: ToolCall, other: ToolCall) -> bool:
-    """True if two calls have the same tool and arguments."""
+    """Return whether two calls have the same tool and arguments."""
     return (one.name, one.arguments) == (other.name, other.arguments)
 
 
@@ -187,14 +187,14 @@ class Repeats:
         return " ".join(words)
 
     def count_all(self, messages: Sequence[Message]) -> None:
-        """Takes the calls that an earlier process made for the same question."""
+        """Count the calls that an earlier process made for the same question."""
         for message, following in pairwise(messages):
             calls = message.tool_calls
             if calls and len(results := following.tool_results) == len(calls):
                 self.count(calls, results)
 
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
-        """True if the model was warned and repeats the very same row, or calls only tools that keep failing."""
+        """Return whether the model repeats a series after its warning, or calls only tools that keep failing."""
         if calls and all(map(self._keeps_failing, calls)):
             self.reason = (
                 f'Your calls to "{calls[0].name}" keep failing in the same way.'

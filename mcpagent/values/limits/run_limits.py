@@ -74,7 +74,7 @@ class Limits:
         )
 
     def within(self, others: Limits) -> Limits:
-        """The lower of both, field by field."""
+        """Return the lower of both limits, field by field."""
         pairs = zip(astuple(self), astuple(others), strict=True)
         return Limits(
             *(
