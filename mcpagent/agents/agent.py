@@ -123,7 +123,7 @@ class Agent(WaysToAsk[Deps]):
         limits: Limits | None = None,
         trusted: bool | None = None,
     ) -> Session[Deps]:
-        """A separate conversation over this agent's servers, tools and model; it continues `messages`, if you pass any.
+        """Start a separate conversation over this agent's servers, tools and model, optionally from `messages`.
 
         It lives as long as your code holds it. If the agent stores its sessions, a known ID continues its conversation.
         Reading it takes some milliseconds, during which the event loop waits:
@@ -174,7 +174,7 @@ class Agent(WaysToAsk[Deps]):
         *,
         trusted: bool | None = None,
     ) -> tuple[str, list[Message]]:
-        """The answer to the history's last message, a user's, and the whole history after it.
+        """Answer the last message of a history, a user's; return the answer and the whole history after it.
 
         The history replaces the agent's conversation. Messages are `Message` values, what `dump_messages` gave, or in
         the shape of OpenAI's or Anthropic's messages; `trusted` as in `session`. Tools discovered in it are offered
@@ -240,7 +240,7 @@ class Agent(WaysToAsk[Deps]):
     ) -> Callable[[_Function], _Function]: ...
 
     def tool(self, function: Any = None, **options: Any) -> Any:
-        """Decorator: a Python function, sync or async, as a tool. The options are those of `function_tool`.
+        """Register a Python function, sync or async, as a tool; use it as a decorator.
 
         Called with a `Tool`, such as another agent's `as_tool`, it adds that one unchanged.
         """
@@ -342,7 +342,7 @@ class Agent(WaysToAsk[Deps]):
 
     @checked()
     def to_card(self, name: str = "") -> AgentCard:
-        """The agent as a card: the one it was made of, else one made of its settings.
+        """Return the agent as a card: the card that it was created from, else one from its settings.
 
         Functions, toolsets and callbacks are code and not in it, nor are values of variables and `ServerConfig`s, which
         may be secret.
@@ -361,7 +361,7 @@ class Agent(WaysToAsk[Deps]):
         defer_loading: bool | None = None,
         timeout_seconds: float | None = None,
     ) -> Tool:
-        """This agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
+        """Return this agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
 
         Each call runs in a new session. It shares the caller's limits, cancellation and usage, and its events come as
         `SubagentEvent`; calls that need approval ask the caller's approver, and are denied without one. The agent is
@@ -396,7 +396,7 @@ class Agent(WaysToAsk[Deps]):
         await self._runtime.aclose()
 
     async def aclose(self) -> None:
-        """Ends all connections and server processes; a second call does nothing.
+        """End all connections and server processes; a second call does nothing.
 
         Runs in progress end first; code that waits for one gets `AgentStateError`.
         """

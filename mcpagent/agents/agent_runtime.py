@@ -424,7 +424,7 @@ class AgentRuntime:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends all connections and server processes; a second call does nothing.
+        """End all connections and server processes; a second call does nothing.
 
         Runs in progress end first; code that waits for one gets `AgentStateError`.
         """
@@ -472,7 +472,7 @@ class AgentRuntime:
     # -- for its sessions ---------------------------------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
-        """Reports a warning, once."""
+        """Report a warning, once."""
         if text not in self._warned:
             self._warned.add(text)
             self.emit(Notice(text, "warning"))
@@ -488,7 +488,7 @@ class AgentRuntime:
         self.spent += spent
 
     def require_usable(self) -> None:
-        """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
+        """Raise `AgentStateError` unless the agent is started, and usable in this event loop."""
         self._require_started()
         if self._background is None and running_loop() not in (None, self._loop):
             raise AgentStateError(
@@ -514,7 +514,7 @@ class AgentRuntime:
         return self.own_session
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        """The work, to be awaited in this event loop and done in the agent's own."""
+        """Return the work as a coroutine for this event loop that runs it in the agent's loop."""
         if self._background is None or running_loop() is self._loop:
             return work
         return self._background.awaited(work)

@@ -53,7 +53,7 @@ def given_of(kind: InputKind, said: Any, output_type: Any, **options: Any) -> Gi
 
 
 def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
-    """The words of it, or the answers. Raises `InputError`."""
+    """Return the prompt, or the answers by call ID. Raises `InputError`."""
     if isinstance(prompt, list | tuple) and any(
         isinstance(item, CallAnswer) for item in prompt
     ):

@@ -150,7 +150,7 @@ class Memory:
         self.context = tuple(context)
 
     def is_long(self, source: str) -> bool:
-        """True if remembering this source takes long."""
+        """Return whether adding this source takes long."""
         return len(source) + sum(map(len, self.context)) > MAX_CONTEXT
 
     def imports(self, functions: Mapping[ToolKey, ImportPlace]) -> None:
@@ -349,7 +349,7 @@ class Memory:
         return None
 
     def _has_secret(self, data: bytes, *texts: str) -> bool:
-        """True if one of the texts or the interpreter's dump contains a secret.
+        """Return whether one of the texts or the interpreter's dump contains a secret.
 
         The dump holds each text verbatim, after its length.
         """
@@ -504,7 +504,7 @@ def _signing_key(store_key: StoreKey) -> bytes | None:
 
 
 def _own_key() -> bytes | None:
-    """This user's own key, made when it is first needed; None if there is no place for it."""
+    """Return this user's key, created at its first use, or None if it cannot be stored."""
     return _key_at(state_folder(os.environ) / "code-mode.key")
 
 

@@ -113,7 +113,7 @@ class Job:
         return functions_of(self.session, self.memory.places, importable(self.session))
 
     def function(self, path: str) -> Function | None:
-        """The one of this path, if it may be imported."""
+        """Return the function of this path, if the program may import it."""
         known, discovery = self.session.known, self.session.conversation.discovery
         if self._names[0][0] is not known or self._names[0][1] is not discovery:
             places = known_places(self.session, self.memory.places).by_key

@@ -92,7 +92,7 @@ class Program:
         return bool(self.tree.body) and isinstance(self.tree.body[-1], ast.Expr)
 
     def before(self, number: int) -> str:
-        """The source of the statements before this one (from 0 on) of the top level."""
+        """Return the source of the top-level statements before this one (counted from 0)."""
         line, column = _begin(self.tree.body[number])
         lines = self.source.encode().split(b"\n")
         return b"\n".join([*lines[: line - 1], lines[line - 1][:column]]).decode()
@@ -105,7 +105,7 @@ class Program:
         )
 
     def names_at(self, line: int) -> tuple[str, ...]:
-        """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
+        """Return the variables that the innermost statement at this line reads, in order, without called names."""
         statement = None
         for node in ast.walk(self.tree):
             if isinstance(node, ast.stmt) and node.lineno <= line <= (
@@ -131,7 +131,7 @@ class Program:
 
 
 def parsed(code: str) -> Program:
-    """The program, without the fence of a code block around it. Raises `ProgramError`."""
+    """Parse the program, without the fence of a code block around it. Raises `ProgramError`."""
     fenced = None
     if len(code) <= MAX_CODE + 100:
         fenced = _FENCE.match(code)
@@ -181,7 +181,7 @@ def parsed(code: str) -> Program:
 
 
 def assigned_names(source: str) -> list[str]:
-    """The variables that the statements of a program assign at its top level, the last first."""
+    """Return the variables that a program assigns at its top level, the last first."""
     return [
         name[:80] for name in reversed(bound_names(_body(source), only_variables=True))
     ]
@@ -335,7 +335,7 @@ def _span(node: ast.stmt, offsets: list[int]) -> tuple[int, int]:
 
 
 def _replaced(source: str, edits: list[tuple[int, int, str]]) -> str:
-    """The source with other text between these bytes."""
+    """Return the source with these byte ranges replaced."""
     data, parts, done = source.encode(), list[bytes](), 0
     for start, end, text in sorted(edits):
         parts += [data[done:start], text.encode()]
@@ -407,7 +407,7 @@ def submodule_imports(modules: Iterable[str]) -> str:
 
 
 def submodules_in(source: str) -> list[str]:
-    """The modules of `submodule_imports`."""
+    """Return the modules of `submodule_imports`."""
     begin = f"import {TOOLS}."
     return [
         line.removeprefix(begin)

@@ -75,7 +75,7 @@ class Stub:
         return "\n".join((*self.classes, f"{self.signature}:", doc))
 
     def wire_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON arguments of a call that was written by the stub; unknown keywords stay unchanged."""
+        """Return the JSON arguments of a call written by the stub; unknown keywords stay unchanged."""
         return {
             self.keywords.get(name, name): value
             for name, value in arguments.items()
@@ -89,7 +89,7 @@ def stub_of(
     output_schema: Mapping[str, Any] | None = None,
     taken: frozenset[str] = frozenset(),
 ) -> Stub:
-    """The stub of a tool under this (legal) name; none of its classes has a `taken` name."""
+    """Return the stub of a tool under this valid name; none of its classes has a `taken` name."""
     parameters = definition.parameters
     properties = properties_of(parameters)
     required = set(required_of(parameters))
@@ -162,7 +162,7 @@ def _docstring(definition: ToolDefinition, keywords: Mapping[str, str]) -> str:
 
 
 def plain_words(text: str) -> str:
-    """The text for a docstring: no quote or backslash of it does anything there."""
+    """Return the text in a form for a docstring, with its quotes and backslashes neutralised."""
     line = " ".join(for_model(text).split())
     return line.replace("\\", "/").replace('"', "'")
 
@@ -186,7 +186,7 @@ class _Types:
         return _Types(root, self.prefix, self.taken, self.classes, _left=self._left)
 
     def of(self, schema: Any, hint: str, depth: int = 0) -> str:
-        """The type of values that fit; one that is wider where Python has no word for it."""
+        """Return the type of valid values, or a wider one if Python cannot express it."""
         if (
             not isinstance(schema, dict)
             or depth > _MAX_DEPTH
@@ -222,7 +222,7 @@ class _Types:
         return self._of_kind(schema, hint, depth)
 
     def _is_apart(self, schema: dict[str, Any]) -> bool:
-        """True if references inside the schema are relative to the schema itself."""
+        """Return whether references inside the schema are relative to the schema itself."""
         return (
             schema is not self.root
             and isinstance(own := schema.get("$id"), str)
@@ -358,7 +358,7 @@ def _class_name(text: str) -> str:
 
 
 def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
-    """True if the schema allows objects to have keys other than the described ones."""
+    """Return whether the schema allows objects with keys other than the described ones."""
     if schema.get("additionalProperties", False) is not False:
         return True
     if any(
@@ -389,7 +389,7 @@ def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
 
 
 def _only_extra(schema: Mapping[str, Any]) -> bool:
-    """True if all keys that are not described have the type that `additionalProperties` declares."""
+    """Return whether all undescribed keys have the type that `additionalProperties` declares."""
     rules = {**schema, "additionalProperties": False}
     return isinstance(schema.get("additionalProperties"), dict) and not _takes_more(
         rules, properties_of(schema)
@@ -403,7 +403,7 @@ def _literal(values: list[Any]) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """True if a `Literal` can contain the value, and it is short."""
+    """Return whether the value is short and a `Literal` can contain it."""
     if isinstance(value, str):
         return len(value) <= _MAX_VALUE_CHARACTERS
     return value is None or (isinstance(value, int) and abs(value) < _MAX_INTEGER)

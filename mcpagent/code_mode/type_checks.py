@@ -63,7 +63,7 @@ def reported(report: str, stubs: Iterable[str] = ()) -> list[Problem]:
 
 
 def _may_be_right(message: str, classes: frozenset[str]) -> bool:
-    """True if the expected and the found type differ only in ways that the checker cannot know."""
+    """Return whether expected and found type differ only in ways that the checker cannot know."""
     for before, between in (
         ("Expected `", "`, found `"),
         ("declared type `", "`: value of type `"),

@@ -105,7 +105,7 @@ class Composed:
         self._exits = AsyncExitStack()
 
     async def tools(self) -> list[Tool]:
-        """The changed tools of all sources. Raises `ConfigError` for names that clash, or that no tool has."""
+        """Return the changed tools of all sources. Raises `ConfigError` for names that clash or that no tool has."""
         tools = put_together([await labelled_tools(source) for source in self._sources])
         if self._named is not None:
             self._named.check(tools, self._known_of_sources)
@@ -198,7 +198,7 @@ def known_of(toolset: Toolset) -> Known:
 
 
 def expects_deferred(toolset: Toolset) -> bool:
-    """True if the toolset may later list tools that stay hidden until they are found: these need the search."""
+    """Return whether the toolset may later list hidden tools, which need tool search."""
     return _defers(toolset) and known_of(toolset) is not Known.ALL
 
 
@@ -207,7 +207,7 @@ def _defers(toolset: Toolset) -> bool:
 
 
 def toolset_label(toolset: object) -> str:
-    """The toolset in an error line."""
+    """Return the name of the toolset for an error line."""
     config = getattr(toolset, "config", None)
     if isinstance(config, ServerConfig):
         return f'server "{config.name}"'
@@ -221,8 +221,11 @@ async def labelled_tools(toolset: Toolset) -> tuple[str, list[Tool]]:
 
 
 def combined(*sources: ToolSource) -> Composed:
-    """The tools of all, in the order given. A name that two have is an error that names both, but for two MCP servers:
-    their tools are two, offered as `server__tool`."""
+    """Combine the tools of all sources, in order.
+
+    A duplicate name is an error that names both sources. Tools of two MCP servers may share a name: they are offered as
+    `server__tool`.
+    """
     return Composed(tuple(map(as_toolset, sources)), "combined(...)")
 
 
@@ -292,7 +295,7 @@ class _Asking:
             return self._hidden(definition, error)
 
     def guarded(self, tool: Tool) -> Tool:
-        """The tool, asked about again at each call; one that is not allowed is not run."""
+        """Return the tool with a permission check at each call; a call that is not allowed does not run."""
 
         async def run(arguments: dict[str, Any]) -> ToolOutput:
             context, definition = run_context(), tool.definition
@@ -353,7 +356,7 @@ def prepared(source: ToolSource, prepare: Prepare) -> Composed:
     made: dict[str, list[tuple[Tool, Tool]]] = {}
 
     def redefined(tool: Tool, definition: ToolDefinition) -> Tool:
-        """The same value for the same definition: what is worked out for a tool is found by it again."""
+        """Return the tool with this definition; the same object for the same definition, so that caches find it."""
         same = tool.definition
         if definition is same:
             return tool

@@ -47,7 +47,7 @@ model."""
 
 
 def expect_model(model: object) -> None:
-    """Raises `ConfigError` unless this is a choice of a model."""
+    """Raise `ConfigError` unless this is a choice of a model."""
     wanted = "a name such as anthropic:claude-sonnet-5-5, a Model, or a list of these"
     expect("model", model, (str, Model, Sequence, NoneType), wanted, holds=_is_choice)
 
@@ -209,7 +209,7 @@ class Owner(Protocol):
         ...
 
     def warn(self, text: str) -> None:
-        """Reports a warning, once."""
+        """Report a warning, once."""
         ...
 
     def subscribe(self, listener: Emit) -> Callable[[], None]:
@@ -217,11 +217,11 @@ class Owner(Protocol):
         ...
 
     def count(self, spent: Spent) -> None:
-        """Adds what a run has used to the agent's own sum."""
+        """Add a run's usage to the agent's total."""
         ...
 
     def require_usable(self) -> None:
-        """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
+        """Raise `AgentStateError` unless the agent is started, and usable in this event loop."""
         ...
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -229,5 +229,5 @@ class Owner(Protocol):
         ...
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        """The work, to be awaited in this event loop and done in the agent's own."""
+        """Return the work as a coroutine for this event loop that runs it in the agent's loop."""
         ...

@@ -32,7 +32,7 @@ def server_content_tools(
     toolsets: Sequence[ServerLink],
     unavailable: Callable[[], Mapping[str, str]] = dict[str, str],
 ) -> list[Tool]:
-    """The virtual tools for these connected servers; none if no server offers prompts or resources.
+    """Return the virtual tools for these connected servers; an empty list if none offers prompts or resources.
 
     `unavailable` returns the servers that cannot be used at the moment of a call, with the reason: the model may still
     name such a server.

@@ -56,7 +56,7 @@ McpConfig: TypeAlias = (
 
 
 def expect_config(config: object) -> None:
-    """Raises `ConfigError` unless this is a configuration of servers, as far as its type goes."""
+    """Raise `ConfigError` unless this has a type that configurations of servers may have."""
     kinds = (str, Path, Mapping, Sequence, ServersConfig, NoneType)
     expect(
         "mcp_config",
@@ -169,7 +169,7 @@ class ToolSources:
     async def open(
         self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
     ) -> None:
-        """Connects all MCP servers at once, then enters the toolsets; `exits` will leave them.
+        """Connect all MCP servers at once, then enter the toolsets; `exits` will exit them.
 
         `on_change` is called when what is connected has changed later on, with the server that has joined if one has.
         Raises only for a wrong configuration, a `required` server, or a toolset that cannot start.
@@ -244,7 +244,7 @@ class ToolSources:
         self._unmatched[name] = [line.partition(";")[0] for line in lines]
 
     async def settle(self, emit: Emit, spent: float) -> float:
-        """Waits for servers that are connecting; a question at most `question_seconds` in all."""
+        """Wait for connecting servers, for one question at most `question_seconds` in all."""
         limit = self.options.question_seconds
         return await self.servers.settle(
             limit, lambda waited: emit(ServersAwaited(waited)), spent=spent
@@ -400,7 +400,7 @@ class ToolSources:
         return with_approval(tools, predicate)
 
     def _usable(self, toolset: ServerLink) -> list[Tool] | None:
-        """The server's tools; None, and one warning, when its own settings do not fit what it lists."""
+        """Return the server's tools, or None with one warning if its settings do not match its tools."""
         name = toolset.config.name
         try:
             tools = self._of_server(toolset)

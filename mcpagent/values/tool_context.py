@@ -67,7 +67,7 @@ class ToolContext:
         expose: bool = True,
         client_writable: Collection[str] = (),
     ) -> None:
-        """Puts a model under a namespace; an earlier one there is replaced.
+        """Register a model under a namespace; it replaces an earlier one.
 
         `expose` False keeps it on the server: out of snapshots, still in dumps. `client_writable` fields are all that
         an untrusted restore may set. Raises `ConfigError` if another namespace exposes a field of the same name.
@@ -232,9 +232,9 @@ class ToolContext:
     def restore_state_snapshot(
         self, data: Mapping[str, Any], *, untrusted: bool = False
     ) -> list[str]:
-        """Sets the fields that the data has, in the models that are registered; gives the names of those set.
+        """Set the fields in the data on the registered models; return the names of the set fields.
 
-        Fields it does not have stay, unknown ones are ignored. `untrusted`: only `client_writable` fields are set.
+        Other fields stay, unknown ones are ignored. `untrusted`: only `client_writable` fields are set.
         Raises `InputError` with the field's path if a value does not fit; then nothing was changed.
         """
         if not isinstance(data, Mapping):
@@ -256,7 +256,7 @@ class ToolContext:
 
     @checked(InputError)
     def update(self, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Sets fields by namespace and field name, all or nothing; gives the names of those set.
+        """Set fields by namespace and field name, all or nothing; return the names of the set fields.
 
         Raises `InputError` for an unknown namespace or field, or a value that does not fit.
         """
@@ -299,9 +299,7 @@ class ToolContext:
         return snapshot
 
     def receive(self, state: Any) -> list[str]:
-        """Set fields from a client's state, wrapped in `state_key` or flat: only `client_writable` ones, all or
-        nothing.
-        """
+        """Set `client_writable` fields from a client's state, flat or under `state_key`, all or nothing."""
         if state is None:
             return []
         if (

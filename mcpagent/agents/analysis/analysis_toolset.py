@@ -186,7 +186,7 @@ class _Seen:
         return await self.names()
 
     async def text(self, arguments: dict[str, Any]) -> Any:
-        """Raises `InputError` for one that the task may not see, in the words of one that is not there."""
+        """Return a document's text. Raises the same `InputError` for a hidden document as for a missing one."""
         return await self.documents.text(
             meant(await self.names(), str(arguments["name"]))
         )

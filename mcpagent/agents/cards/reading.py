@@ -74,7 +74,7 @@ KNOWN_FIELDS = frozenset({*_OWN, *FOREIGN, "type"})
 
 
 def load_card(path: str | Path) -> AgentCard:
-    """The card in a file. Raises `CardError`."""
+    """Read the card in a file. Raises `CardError`."""
     path = Path(path).expanduser()
     if path.suffix.lower() not in (*MARKDOWN, *YAML):
         raise CardError(
@@ -95,9 +95,9 @@ def load_card(path: str | Path) -> AgentCard:
 
 
 def load_cards(folder: str | Path) -> dict[str, AgentCard]:
-    """The cards in a folder by agent name, sorted by file name; Markdown without front matter is passed over.
+    """Read the cards in a folder, by agent name, sorted by file name; Markdown without front matter is ignored.
 
-    Raises `CardError` for a card that cannot be read, and for two of one name.
+    Raises `CardError` for an invalid card, and for a duplicate name.
     """
     folder = Path(folder).expanduser()
     if not folder.is_dir():
@@ -130,7 +130,7 @@ def load_cards(folder: str | Path) -> dict[str, AgentCard]:
 
 
 def parse_card(text: str, path: Path) -> AgentCard | None:
-    """The card in a file's text; None for Markdown without front matter. `path` gives the format and a default name."""
+    """Parse the card in a file's text. `path` determines format and default name. None: no front matter."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if path.suffix.lower() in YAML:
         return _card(_mapping(text, path), "", path)
@@ -345,7 +345,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _is(what: str) -> Callable[[Mapping[str, Any], str, Path], Any]:
-    """Reads a field whose value must be of this kind; a list becomes a tuple. Raises `CardError`."""
+    """Return a reader of a field whose value must be of this kind; a list becomes a tuple. Raises `CardError`."""
 
     def read(data: Mapping[str, Any], name: str, path: Path) -> Any:
         value = data[name]

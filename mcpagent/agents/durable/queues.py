@@ -95,7 +95,7 @@ class RunQueue:
         return f"{self.name} (waiting)"
 
     async def register(self, limits: Bounds, *, works: bool) -> None:
-        """Makes it known. Whoever does no runs leaves its bounds as those have set them that do."""
+        """Register the queue. A process that runs no work keeps the limits that a worker has set."""
         from dbos import DBOS
 
         how: Any = "always_update" if works else "never_update"
@@ -156,13 +156,13 @@ class RunQueue:
         return f"mcpagent worker {token} {VERSION} {self.model}"
 
     async def sit_down(self, token: str) -> None:
-        """The process with this token does its runs from now on."""
+        """Announce that the process with this token runs the queue's work."""
         from dbos import DBOS
 
         await DBOS.register_queue_async(self._seat(token), on_conflict="always_update")
 
     async def stand_up(self, token: str) -> None:
-        """The process does them no more."""
+        """Announce that the process no longer runs the queue's work."""
         from dbos import DBOS
 
         await DBOS.delete_queue_async(self._seat(token))

@@ -95,7 +95,7 @@ class Runner:
         """Events by the ID of a run that has ended in this process; "" for any run."""
 
     async def end(self, seconds: float) -> None:
-        """Waits for the runs under way; the remaining ones stay unfinished, and another worker resumes them."""
+        """Wait for the active runs; another worker resumes those that do not finish."""
         for task in tuple(self._waiting):
             task.cancel()
         if self._active:
@@ -106,7 +106,7 @@ class Runner:
             await asyncio.wait(self._active, timeout=seconds)
 
     async def look(self) -> NoReturn:
-        """Takes over the runs of dead workers: the engine gives each run to one process alone."""
+        """Resume the runs of dead workers, forever; the engine gives each run to only one process."""
         from dbos import DBOS
 
         while True:
@@ -171,7 +171,7 @@ class Runner:
         await self._answer(session, request, run, resumes=record.is_under_way)
 
     async def _put_into(self, queue: str, session: str, run: str) -> NoReturn:
-        """Puts the run into this queue, to be worked on later, and ends this execution of it."""
+        """Move the run to this queue for later, and end this execution of it."""
         from dbos import DBOS
 
         await outside(DBOS.resume_workflow, run, queue_name=queue)
@@ -182,7 +182,7 @@ class Runner:
         raise asyncio.CancelledError
 
     async def _leave_cancelled(self, run: str) -> NoReturn:
-        """Ends a run that was cancelled before it began: its session has nothing of it."""
+        """End a run that was cancelled before it started; its session has no entry of it."""
         from dbos import DBOS
 
         await outside(DBOS.cancel_workflow, run)
@@ -233,7 +233,7 @@ class Runner:
         return self.agent._runtime.session_as_of(name, kept)
 
     async def _wait_for(self, name: str, run: str) -> None:
-        """Waits until the session is free for this run, however long another process has it."""
+        """Wait until the session is free for this run, without a timeout."""
         loop = asyncio.get_running_loop()
         begun, is_reported, seconds = loop.time(), False, FIRST_LOOK_SECONDS
         while True:
@@ -261,7 +261,7 @@ class Runner:
             self._open.popitem(last=False)
 
     async def _until_freed(self, seconds: float) -> float:
-        """Waits so long, or until a run of this process has ended; gives how long to wait the next time."""
+        """Wait for the delay, or until a run of this process has ended. Return the next delay."""
         if not await self.is_freed_within(seconds):
             return min(seconds * 1.5, LOOK_SECONDS)
         await asyncio.sleep(

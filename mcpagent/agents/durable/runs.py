@@ -63,7 +63,7 @@ class DurableRun:
         self.id, self.session = id, session
 
     async def result(self, timeout_seconds: float | None = None) -> DurableResult:
-        """Waits for the end of the run and returns its result; raises the error that ended it, or `TimeoutError`.
+        """Wait for the end of the run and return its result. Raises the error that ended it, or `TimeoutError`.
 
         While no worker does the runs of its model, `result` waits a bounded time and then raises an `AgentStateError`
         that reports it. The run still waits for a worker.
@@ -88,7 +88,7 @@ class DurableRun:
         return end.result
 
     async def state(self) -> State:
-        """ "waiting" for its turn or its session, "running", "done", "failed" or "cancelled"."""
+        """Return "waiting" (for a worker or its session), "running", "done", "failed" or "cancelled"."""
         record = await self._runs.record_of(self)
         if record.ended is not None:
             return record.ended.state
@@ -313,7 +313,7 @@ class DurableRuns:
         )
 
     async def end_of(self, run: DurableRun) -> RunEnded:
-        """Waits for the end of a run. Raises the error of a run that ended before it began in its session."""
+        """Wait for the end of a run. Raises the error of a run that ended before it started in its session."""
         loop, runner = asyncio.get_running_loop(), self._require_serving()
         ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
         try:
@@ -346,7 +346,7 @@ class DurableRuns:
         return record.ended or _end_told_by_engine(run, status)
 
     async def never_served(self, run: DurableRun) -> None:
-        """Raises `AgentStateError` when no worker has done runs like this one for long."""
+        """Raise `AgentStateError` if no worker has served runs like this one for long."""
         loop = asyncio.get_running_loop()
         since, pause = loop.time(), min(SERVED_SECONDS, self._unserved_seconds)
         while True:
@@ -513,7 +513,7 @@ def _usable_run(run: object) -> str:
 
 
 def _wait(store: Sessions, session: str, given: Mapping[str, CallAnswer]) -> bool:
-    """True if calls with these IDs wait in the session now."""
+    """Return whether calls with these IDs are pending in the session."""
     kept = store.read(session)
     waiting = {call["call_id"] for call in kept.values.get("pending") or ()}
     return (

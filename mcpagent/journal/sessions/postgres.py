@@ -151,7 +151,7 @@ class PostgresStore(SqlStore):
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Runs one statement."""
+        """Run one statement."""
         assert self._connection is not None
         cursor = self._connection.execute(_with_percents(sql), values or None)
         if cursor.description is not None:
@@ -305,7 +305,7 @@ class PostgresStore(SqlStore):
         self._connection, self._known = None, ""
 
     def disown(self) -> None:
-        """The server sees the end of a connection when no process has it open, so it is closed here, without a word."""
+        """Close the copied connection without a message: the server ends it when no process has it open."""
         if self._connection is not None:
             with contextlib.suppress(OSError, Exception):
                 os.close(self._connection.fileno())
@@ -447,7 +447,7 @@ def _grant(user: str) -> str:
 
 
 def _named(address: Mapping[str, Any]) -> str:
-    """The database as errors call it."""
+    """Return the name of the database for errors."""
     host = (
         address.get("host")
         or address.get("hostaddr")
@@ -466,7 +466,7 @@ def _with_percents(sql: str) -> Any:
 
 
 def _number(token: str) -> int:
-    """The token's first half as a signed number of 64 bits."""
+    """Return the token's first half as a signed 64-bit number."""
     return int.from_bytes(bytes.fromhex(token[:16]), "big", signed=True)
 
 
@@ -479,7 +479,7 @@ def _folded_words(text: str) -> list[str]:
 
 
 def _excerpt(text: str, folded: Sequence[str]) -> str:
-    """Some words around the first that was looked for."""
+    """Return some words around the first match."""
     words = list(_WORD.finditer(text[:MAX_SEARCHED]))
     wanted = (
         place

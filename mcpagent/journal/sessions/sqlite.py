@@ -78,7 +78,7 @@ class SqliteStore(SqlStore):
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Runs one statement."""
+        """Run one statement."""
         assert self._connection is not None
         return self._connection.execute(sql, values).fetchall()
 

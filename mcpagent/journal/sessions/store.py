@@ -748,7 +748,7 @@ class Sessions:
         return self._worker
 
     def _forked(self) -> None:
-        """This process was forked from the one that made it: what that one has open is not ours."""
+        """Discard state inherited by a fork: open connections belong to the parent process."""
         if self._worker is not None:
             self._worker = None
             self._end.detach()

@@ -32,7 +32,7 @@ _WRITERS: Mapping[str, Callable[[Transcript], str]] = {
 
 
 def exported(session: KeptSession, form: str, *, now: float | None = None) -> str:
-    """The conversation as the text of a file: of a kept one (`store.read(id)`), or of a `Session.snapshot()`.
+    """Return the conversation as the text of a file: a stored one (`store.read(id)`), or a `Session.snapshot()`.
 
     Secrets that mcpagent knows, those of the environment, and the shapes of issuers' keys are replaced. `now` is in
     seconds since 1970. Raises `InputError` for another form than "md", "json" or "html", and for values that no version

@@ -153,7 +153,7 @@ class Transcript:
 
     @classmethod
     def of(cls, session: KeptSession, now: float) -> Transcript:
-        """Raises `InputError` for values that no version of mcpagent wrote."""
+        """Build the transcript. Raises `InputError` for values that no version of mcpagent wrote."""
         try:
             standing = Standing.from_json(session.values)
             progress = {
@@ -264,7 +264,7 @@ class Transcript:
 
 
 def moment(seconds: float) -> str:
-    """A time as people read it, in UTC; "" for none."""
+    """Return a time for people, in UTC; "" if it is missing."""
     if seconds > 0:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
     return ""
@@ -364,7 +364,7 @@ def calls_run_there(message: Message) -> list[CalledTool]:
 
 
 def _called_there(ran: Ran) -> CalledTool:
-    """A call that the model's provider ran, and what came of it."""
+    """Return a call that the model's provider ran, with its outcome."""
     if ran.call.server:
         name = f"{ran.call.server}.{ran.call.name}"
     else:
@@ -401,7 +401,7 @@ def compacted_words(part: Compacted) -> str:
 
 
 def is_news(messages: Sequence[Message], place: int) -> bool:
-    """True if mcpagent wrote the message: after results or before a prompt, in a text that it uses."""
+    """Return whether mcpagent wrote the message: after results or before a prompt, in a known text."""
     message, before, after = (
         messages[place],
         messages[max(place - 1, 0)],
@@ -432,7 +432,7 @@ def _called(
     progress: Mapping[str, CallProgress],
     pending: Mapping[str, str],
 ) -> list[CalledTool]:
-    """The calls of an answer in their order, each with what came of it."""
+    """Return the calls of an answer in order, each with its outcome."""
     by_call: dict[str, tuple[ToolResult | None, list[ToolsChanged | ToolsShown]]] = {}
     known = [
         part
@@ -498,7 +498,7 @@ _FIXED = frozenset({"type", "role", "error", "protocol", "kind", "media_type"})
 
 
 def _hidden(value: _T) -> _T:
-    """The value with every text in it redacted, also keys of JSON data; images stay unchanged."""
+    """Return the value with every text redacted, also keys of JSON data; images stay unchanged."""
     clean: Any = value
     match value:
         case str():
