@@ -210,7 +210,7 @@ class Agent(WaysToAsk[Deps]):
         return await self._runtime.own_session.search(query, limit)
 
     async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
-        """Another model from now on, in the same conversations with the same discovered tools.
+        """Use another model from now on, in the same conversations with the same discovered tools.
 
         Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
         session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
@@ -322,7 +322,7 @@ class Agent(WaysToAsk[Deps]):
         return self._runtime.spent
 
     def new_conversation(self) -> None:
-        """Begin a new conversation in the agent's own session, without what was discovered; connections stay."""
+        """Start a new conversation in the agent's default session, without discovered tools; connections stay."""
         self._runtime.own_session.begin_anew()
 
     # -- agents of cards, and as tools --------------------------------------------------------------------------------

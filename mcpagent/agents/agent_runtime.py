@@ -325,7 +325,7 @@ class AgentRuntime:
 
     @in_own_loop
     async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
-        """Another model from now on, in the same conversations with the same discovered tools.
+        """Use another model from now on, in the same conversations with the same discovered tools.
 
         Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
         session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
@@ -479,7 +479,7 @@ class AgentRuntime:
 
     @checked()
     def subscribe(self, listener: Emit) -> Callable[[], None]:
-        """Hears what servers say, too, until what this gives is called."""
+        """Call the listener with servers' events too, until the returned function is called."""
         self._subscribers[id(listener)] = listener
         return lambda: self._subscribers.pop(id(listener), None) and None
 
@@ -535,7 +535,7 @@ class AgentRuntime:
             subscriber(event)
 
     def _changed(self, joined: ServerLink | None) -> None:
-        """Servers are not what they were: every session finds it when it looks; one that joined is reported."""
+        """Record a change of the servers: each session finds it at its next request; report a joined server."""
         if self._own is None:  # it will begin with this
             return
         self._own.refresh()

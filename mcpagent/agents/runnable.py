@@ -346,7 +346,7 @@ def _given(
     tool_context: ToolContext | None,
     limits: Limits | None,
 ) -> Callable[[], Given]:
-    """Return a function that reads the input when the run begins, so that its errors are those of the run."""
+    """Return a function that reads the input when the run starts, so that the run raises its errors."""
 
     def read() -> Given:
         from mcpagent.agents.run_input import given_of

@@ -709,7 +709,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return tuple(waiting)
 
     def _waiting(self) -> list[PendingCall]:
-        """Return the open calls; those of programs come from the programs' state."""
+        """Return the open calls; calls of programs come from the programs' state."""
         inner: dict[str, PendingCall] = {}
         for asked in self._pending:
             if INNER not in asked.call_id:
@@ -1075,7 +1075,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._warn_of_misfits()
 
     def _remembered(self, programs: Mapping[str, Any]) -> Memory:
-        """Return what a store has of this session's programs."""
+        """Return the stored state of this session's programs."""
         if self._store is None or self._owner.definition.code_mode is None:
             return Memory.from_json(programs, self.id)
         self._store.read_signing_key()
@@ -1220,7 +1220,7 @@ def _expect_usable(context: object, limits: object = None) -> None:
 
 
 def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
-    """Return the requested tool search, or local search with a warning if the provider has none."""
+    """Return the requested tool search, or local search with a warning if the provider does not support it."""
     if not tools.provider_searches:
         return tools.options
     deferred = [tool.definition for tool in tools.deferred.values()]

@@ -165,7 +165,7 @@ class Places:
             self._added = known
 
     def add(self, tools: Iterable[ToolDefinition]) -> None:
-        """Assign a place to each tool that has none."""
+        """Assign a place to each tool without a place."""
         new: dict[str, dict[ToolKey, str]] = {}
         for tool in tools:
             key = tool.key

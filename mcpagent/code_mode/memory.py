@@ -159,7 +159,7 @@ class Memory:
             self.imported = {**self.imported, **functions}
 
     def variables(self) -> list[str]:
-        """Their names, those that were assigned last first; of many programs those that ran last."""
+        """The names of variables, the last assigned first; for many programs, those of the last run first."""
         found: dict[str, None] = {}
         room = _MAX_READ
         for source in reversed(self.context):

@@ -242,7 +242,7 @@ def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
 
 
 def in_short(*sources: str) -> str:
-    """Programs that ran, as what they leave: what they import from `tools`, and the names of all else."""
+    """Shorten finished programs to their imports from `tools` and the names of their other variables."""
     imports: dict[str, None] = {}
     names: dict[str, None] = {}
     for source in sources:

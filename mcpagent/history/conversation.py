@@ -665,7 +665,7 @@ class Conversation:
             self.append(_missing(calls, why))
 
     def _changed_from(self, place: int) -> None:
-        """Messages from here on are not what they were."""
+        """Invalidate values computed from the messages after this position."""
         self._written = min(self._written, place)
         del self._tokens[place:]
         del self._compactions[bisect_left(self._compactions, place) :]

@@ -167,7 +167,7 @@ class NoModel:
         raise AgentStateError("no agent is running here")
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to close."""
 
 
 class Middleware:
@@ -224,7 +224,7 @@ class RunObserver(Middleware):
     """Middleware of one run that also gets the run's events, before any other listener."""
 
     def hear(self, event: Event) -> None:
-        """Take an event of the run, not those of agents that it calls."""
+        """Receive an event of the run, without events of agents that it calls."""
 
 
 _Around: TypeAlias = AbstractAsyncContextManager[None]

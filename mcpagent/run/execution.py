@@ -182,7 +182,7 @@ def _require_permission(call: CallState) -> None:
 
 
 async def _conclude(call: CallState, run: AgentRun, started: float) -> None:
-    """Give a call its result, unless it waits for an answer."""
+    """Set the result of a call, unless it waits for an answer."""
     if run.of_call is not None:  # a program makes the call: it counts for the program
         run.of_call.spent += call.tally.spent
     if call.output is None and not call.pending:  # the run is stopped

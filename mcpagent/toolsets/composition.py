@@ -215,7 +215,7 @@ def toolset_label(toolset: object) -> str:
 
 
 async def labelled_tools(toolset: Toolset) -> tuple[str, list[Tool]]:
-    """Return what the toolset lists now, behind its label; raises `ConfigError` if that is anything but tools."""
+    """Return the toolset's present tools with its label. Raises `ConfigError` for values that are no tools."""
     label = toolset_label(toolset)
     return label, usable_tools(label, await toolset.tools())
 

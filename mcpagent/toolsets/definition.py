@@ -205,7 +205,7 @@ class Owner(Protocol):
         ...
 
     def emit(self, event: Event) -> None:
-        """To all that listen to the agent."""
+        """Pass an event to all listeners of the agent."""
         ...
 
     def warn(self, text: str) -> None:
@@ -213,7 +213,7 @@ class Owner(Protocol):
         ...
 
     def subscribe(self, listener: Emit) -> Callable[[], None]:
-        """Hears what servers say, too, until what this gives is called."""
+        """Call the listener with servers' events too, until the returned function is called."""
         ...
 
     def count(self, spent: Spent) -> None:

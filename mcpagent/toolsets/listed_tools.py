@@ -53,7 +53,7 @@ def with_name(tool: Tool, name: str) -> Tool:
 
 
 def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
-    """Return the tools with this source ID. Those of servers, and those that have one already, keep theirs."""
+    """Return the tools with this source ID. Tools of servers, and tools that have an ID, keep it."""
     return [
         tool
         if tool.definition.key.source

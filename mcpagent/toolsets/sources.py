@@ -97,7 +97,7 @@ class AgentSources(Protocol):
     async def enter_lifetimes(
         self, exits: AsyncExitStack, tools: Sequence[Tool]
     ) -> None:
-        """Enters what single tools need to live, each thing once."""
+        """Enter the context managers of single tools, each once."""
         ...
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
@@ -253,7 +253,7 @@ class ToolSources:
     async def enter_lifetimes(
         self, exits: AsyncExitStack, tools: Sequence[Tool]
     ) -> None:
-        """Enters what single tools need to live, each thing once."""
+        """Enter the context managers of single tools, each once."""
         entered: list[object] = []
         for tool in (*self.functions, *tools):
             if tool.lifetime is not None and tool.lifetime not in entered:
@@ -341,9 +341,9 @@ class ToolSources:
         return held[1]
 
     def _about(self, server: ServerLink, tools: Sequence[Tool]) -> str:
-        """Return what a server is about, in the configuration's words, else in its own, which are third-party text.
+        """Return the purpose of a server, from the configuration, else from the server's own text (third-party).
 
-        "" if its own say no more than its name does.
+        "" if the server's text adds nothing to its name.
         """
         if server.config.description:
             return server.config.description

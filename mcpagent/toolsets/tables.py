@@ -21,7 +21,7 @@ class Table:
 
 
 def table_of(value: object) -> Table | None:
-    """Convert the value to a table, or return None if it is none.
+    """Convert a table to a `Table`; return None for any other value.
 
     Tables are a DataFrame, a Series, a LazyFrame (computed), an Arrow table or array, and a NumPy array of records.
     """

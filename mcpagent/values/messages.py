@@ -153,7 +153,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words of a prompt, an answer or a tool's result. `citations` are the sources of an answer's words, in order."""
+    """Text of a prompt, an answer or a tool's result. `citations` are the sources of an answer's text, in order."""
 
     text: str
     provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -408,7 +408,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Its message stays, word by word, when others of its age are summarised."""
+    """Mark a message that stays verbatim when others of its age are summarised."""
 
     type: Literal["pinned"] = "pinned"
 

@@ -151,7 +151,7 @@ class ToolContext:
     # -- saving ---------------------------------------------------------------------------------------------------
 
     def dump_namespaces(self) -> dict[str, dict[str, Any]]:
-        """Every namespace as plain JSON data, server-only ones too, and what waits to be asked for."""
+        """Return every namespace as plain JSON data, server-only ones too, and pending requests."""
         return {
             **self._waiting,
             **{

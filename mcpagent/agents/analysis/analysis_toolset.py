@@ -192,7 +192,7 @@ class _Seen:
         )
 
     async def search(self, arguments: dict[str, Any]) -> Any:
-        """Passages; a store that gives others' is not taken at its word."""
+        """Return matching passages; drop passages that a store returns from other documents."""
         names = await self.names()
         limit = min(max(int(arguments.get("limit") or 10), 1), MOST_PASSAGES)
         found = await self.documents.search(str(arguments["query"]), limit, names)

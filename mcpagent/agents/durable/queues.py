@@ -64,7 +64,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class RunTurn:
-    """The turn of a run: whether no earlier run of its session is unfinished; whether it is in the waiting queue."""
+    """The turn of a run: whether it is its session's first unfinished run; whether it is in the waiting queue."""
 
     is_first: bool = False
     waits: bool = False
@@ -91,7 +91,7 @@ class RunQueue:
 
     @property
     def waiting(self) -> str:
-        """The queue without bounds of those that wait for their session."""
+        """The unlimited queue of runs that wait for their session."""
         return f"{self.name} (waiting)"
 
     async def register(self, limits: Bounds, *, works: bool) -> None:

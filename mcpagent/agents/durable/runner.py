@@ -279,7 +279,7 @@ class Runner:
         return True
 
     def forget(self, run: str) -> None:
-        """Wait for this run no more."""
+        """Stop waiting for this run."""
         self._freed.pop(run, None)
 
     def _holder_of(self, name: str) -> str:

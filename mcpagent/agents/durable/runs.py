@@ -307,7 +307,7 @@ class DurableRuns:
     # -- what became of a run -----------------------------------------------------------------------------------------
 
     async def record_of(self, run: DurableRun) -> RunRecord:
-        """Return the state of a run in its session, which decides over what the engine says."""
+        """Return the state of a run in its session, which takes precedence over the engine's state."""
         return await written(
             self._require_serving().store.run_record(run.session, run.id)
         )

@@ -409,7 +409,7 @@ class _RecordedSources(WrappedSources):
 
 
 class _RecordedModel(WrappedModel):
-    """Records what the model can do."""
+    """Record the model's capabilities."""
 
     def __init__(self, model: Model, recorder: Recorder) -> None:
         super().__init__(model)

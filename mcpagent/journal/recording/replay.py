@@ -431,7 +431,7 @@ class _ReplayedModel:
 
     @property
     def next_tools(self) -> ToolsListed:
-        """The tools of the first request without an answer; behind the last request, those of the last one."""
+        """The tools of the first request without an answer; after the last request, the tools of the last one."""
         requests = self._contents.requests
         line = None
         if requests:

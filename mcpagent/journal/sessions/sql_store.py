@@ -207,7 +207,7 @@ class SqlStore(ABC):
         return dead
 
     def leave(self) -> None:
-        """Give back all leases of this process; `close` calls this while the connection is there."""
+        """Release all leases of this process; `close` calls this while the connection is open."""
         if self._known:
             with self.transaction():
                 self.execute("DELETE FROM leases WHERE holder = ?", (self._known,))
@@ -322,7 +322,7 @@ class SqlStore(ABC):
         return None
 
     def list(self) -> list[StoredSession]:
-        """Return every session with those of its entries whose key begins with `info/`."""
+        """Return every session with its entries whose key begins with `info/`."""
         found: dict[str, list[Entry]] = {}
         alive: dict[str, bool] = {}
         with self.transaction(writes=False):

@@ -140,7 +140,7 @@ class SqliteStore(SqlStore):
         return connection
 
     def _begin(self, connection: sqlite3.Connection, how: str) -> int:
-        """Begins a transaction in tables that this code knows, and gives their version."""
+        """Start a transaction in tables of a known version, and return that version."""
 
         def begin() -> int:
             connection.execute(how)

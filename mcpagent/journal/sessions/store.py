@@ -410,7 +410,7 @@ class Sessions:
         return self._do(lambda: self._entry(session, f"{OUTPUT}{handle}"))
 
     def release(self, session: str) -> None:
-        """Give back what `open` took. Waits for nothing."""
+        """Release the session that `open` has leased, without waiting."""
         if (worker := self._worker) is not None:
             worker.soon(lambda: self._let_go(session))
 
@@ -521,7 +521,7 @@ class Sessions:
         return self._result(self._do(work))
 
     def match(self, wanted: str) -> list[SessionInfo]:
-        """Sessions meant by an id, by its beginning, or by words of a title or a message; the one used last first."""
+        """Return the sessions that match an ID, its beginning, or words of a title or a message, the last used first."""
         infos = self.sessions()
         if exact := [info for info in infos if info.id == wanted]:
             return exact
@@ -863,9 +863,9 @@ def _store_at(
 
 
 async def written(future: Future[_T]) -> _T:
-    """Return what the store gives. It is written also if the caller is cancelled.
+    """Return the result of the store; the write also completes if the caller is cancelled.
 
-    Raises `SessionStoreError` for a store that does not answer.
+    Raises `SessionStoreError` if the store does not answer.
     """
     answer = asyncio.wrap_future(future)
     done, _ = await asyncio.wait([answer], timeout=WAIT_SECONDS)

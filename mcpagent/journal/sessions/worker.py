@@ -1,4 +1,4 @@
-"""A thread that runs jobs in order, and finishes all of them before the interpreter ends."""
+"""A thread that runs jobs in order, and finishes every job before the interpreter ends."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
 
 
 def spent_attributes(spent: Spent) -> dict[str, AttributeValue]:
-    """Return what a run used."""
+    """Return the usage of a run as attributes."""
     if spent.cost_known:
         dollars = float(spent.dollars)
     else:

@@ -77,13 +77,13 @@ class OpenSpan:
         return self.begun + time.perf_counter_ns() - self._clock
 
     def stop(self) -> None:
-        """Count no more time; attributes may still be added."""
+        """Stop the clock of the span; attributes may still be added."""
         if self.ended is None:
             self.ended = self.now()
 
 
 class OpenSpans:
-    """Begins and ends spans. `tracers` and `meters` are OpenTelemetry's providers, None for those of the program."""
+    """Start and end spans. `tracers` and `meters` are OpenTelemetry's providers, None for the program's."""
 
     def __init__(
         self,

@@ -125,7 +125,7 @@ class PinStore:
         *,
         anew: bool = False,
     ) -> Any:
-        """Return the tool's pin, after pinning `seen` if it has no pin or with `anew`. Keep other processes' pins."""
+        """Return the tool's pin. With `anew`, or without a pin, pin `seen` first. Keep the pins of other processes."""
         path = self.path(config)
         pins = {**self._pins(config)}
         # If the file is locked for long or cannot be written, pin in this process only.

@@ -176,7 +176,7 @@ class Relay:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Let the session answer the server's requests, until no more come."""
+        """Let the session answer the server's requests until the connection ends."""
         self._intercept = on_notify_intercept
         await self._asked.run(on_request, on_notify, task_status=task_status)
 

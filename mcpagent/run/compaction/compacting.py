@@ -191,7 +191,7 @@ async def _set_aside(run: AgentRun, live: Live, part: Compacted) -> Compacted:
 
 
 async def compact_now(run: AgentRun, keep: str = "") -> ConversationCompacted | None:
-    """Summarises all but the last question and what followed, as far as that fits; None if there is nothing to.
+    """Summarise all messages before the last question, if they fit; return None if there is nothing to summarise.
 
     It waits in the conversation for the next prompt. `keep` is what the summary is above all to have.
     """

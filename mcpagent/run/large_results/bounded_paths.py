@@ -174,7 +174,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _and_below(value: Any, budget: Budget) -> Iterator[Any]:
-    """Yield the value and all that it holds, each before what is in it."""
+    """Yield the value and all nested values, each before its own content."""
     waiting = [iter((value,))]
     while waiting:
         for node in waiting[-1]:

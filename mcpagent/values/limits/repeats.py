@@ -51,7 +51,7 @@ def skeleton(text: str) -> str:
 
 
 def _if_it_stays(word: re.Match[str]) -> str:
-    """Return the word; "#" for a word of time, and for words with a digit: numbers, digests and IDs."""
+    """Return the word, or "#" for a word of time or with a digit: numbers, digests and IDs."""
     text = word[0]
     if text.isalpha() and text.lower() not in _OF_TIME:
         return text
@@ -88,7 +88,7 @@ def _words_of(value: Any, most: int = 50) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A call and what came of it, as far as one is the same as another; `alike` is the outcome at any time."""
+    """A call and its outcome, for comparison; `alike` is the outcome without parts that change with time."""
 
     call: ToolCall
     outcome: tuple[str | None, str, bytes]

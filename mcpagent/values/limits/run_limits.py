@@ -65,7 +65,7 @@ class Limits:
         )
 
     def filled_by(self, others: Limits) -> Limits:
-        """With those of the others where these say nothing."""
+        """Return these limits, with the others' values for missing fields."""
         return Limits(
             *(
                 mine if mine is not None else theirs
@@ -118,7 +118,7 @@ def _expect_limit(kind: LimitKind, limit: object) -> None:
 
 
 class UsedUp(NamedTuple):
-    """The limit that is reached, how much it is and what was used; None: that is not known, so it cannot be kept."""
+    """The limit that is reached, its amount and the usage; None: the usage is unknown, so it cannot be enforced."""
 
     kind: LimitKind
     most: float

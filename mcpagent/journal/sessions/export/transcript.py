@@ -142,7 +142,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A conversation without secrets. `at` is when it was exported, `ending` what is still to come, in words."""
+    """A conversation without secrets. `at` is the time of the export, `ending` describes pending work."""
 
     session: KeptSession
     standing: Standing
@@ -279,7 +279,7 @@ def figures(usage: Usage) -> str:
 
 
 def money_of(dollars: float, *, known: bool) -> str:
-    """US dollars to a hundredth of a cent."""
+    """Return US dollars with four decimals."""
     if known:
         return f"${dollars:,.4f}"
     if dollars:
