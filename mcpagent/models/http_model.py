@@ -19,12 +19,11 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
-    TypeAlias,
     TypedDict,
     Unpack,
 )
 
-from mcpagent.errors import McpAgentError
+from mcpagent.errors import McpAgentError, ModelError
 from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import (
     ModelRequest,
@@ -42,6 +41,8 @@ from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
 from mcpagent.models.failures_and_retries import (
     Failure,
     Target,
+    read_failure,
+    to_error,
 )
 from mcpagent.models.found_tools.discovery_notes import words_for_discovery
 from mcpagent.models.found_tools.proxied_calls import unproxied
@@ -81,6 +82,7 @@ from mcpagent.models.provider_run.provider_tool_forms import (
     written_tools,
 )
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.models.provider_run.stored_files import DOWNLOAD_SECONDS, from_openai
 from mcpagent.models.refusals import (
     OPTIONAL,
     longest_answer,
@@ -104,15 +106,17 @@ from mcpagent.models.wellformed.tool_lists import (
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.values.events import Emit, Notice
-from mcpagent.values.messages import Message, Origin, ToolDefinition, WireProtocol
+from mcpagent.values.messages import (
+    Document,
+    FileId,
+    Message,
+    Origin,
+    ToolDefinition,
+    WireProtocol,
+)
 
 if TYPE_CHECKING:
-    import anthropic
     import httpx2
-    import openai
-
-    SdkClient: TypeAlias = anthropic.AsyncAnthropic | openai.AsyncOpenAI
-    SdkStream: TypeAlias = anthropic.AsyncStream[object] | openai.AsyncStream[object]
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -219,6 +223,7 @@ class HttpModel(ApiFormat):
 
     @target.setter
     def target(self, target: Target) -> None:
+        """Set them."""
         self._connection.target = target
 
     @property
@@ -684,6 +689,21 @@ class HttpModel(ApiFormat):
         self.ledger.confirm()
         return exchange.response()
 
+    async def download(self, file: FileId) -> Document | None:
+        """Return a file that this provider stores, None for one of another. Raises `ModelError` with one line."""
+        if file.provider != self.provider:
+            return None
+        sdk = self.sdk()
+        client = self._connection.client(sdk)
+        if not hasattr(client, "files"):
+            said = f"{self.name}: files cannot be downloaded from there"
+            raise ModelError(said, provider=self.provider)
+        try:
+            async with asyncio.timeout(DOWNLOAD_SECONDS):
+                return await sdk.download(client, file)
+        except caught_failures(sdk.error) as error:
+            raise to_error(read_failure(error), self.target) from None
+
     async def _settled(self, request: ModelRequest) -> ModelSettings:
         """Return the settings of a request, with the model's own; tokens that it needs are read."""
         if names_tokens(request.provider_tools):
@@ -727,7 +747,11 @@ class OpenAIModel(HttpModel):
 
         header = ("Authorization", "Bearer {}", openai.Omit())
         return ProviderSdk(
-            openai.AsyncOpenAI, openai.OpenAIError, marked_stream(), *header
+            openai.AsyncOpenAI,
+            openai.OpenAIError,
+            marked_stream(),
+            *header,
+            from_openai,
         )
 
 

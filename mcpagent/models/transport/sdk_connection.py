@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
 from mcpagent.models.base import ModelSettings
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError, Target
+from mcpagent.models.provider_run.stored_files import Download
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide, names_a_credential
 
@@ -37,7 +38,8 @@ _ORGANISATION_HEADERS = ("OpenAI-Organization", "OpenAI-Project")
 class ProviderSdk(NamedTuple):
     """The classes of a provider's SDK: its client, the base of its errors, and its stream of events as plain JSON.
 
-    The key is sent in `key_header`, formatted by `key_form`; `omit` marks a header that is not sent.
+    The key is sent in `key_header`, formatted by `key_form`; `omit` marks a header that is not sent. `download` returns
+    a file that the provider stores.
     """
 
     client: type[anthropic.AsyncAnthropic | openai.AsyncOpenAI]
@@ -46,6 +48,7 @@ class ProviderSdk(NamedTuple):
     key_header: str
     key_form: str
     omit: object
+    download: Download
 
 
 @dataclass(slots=True)
