@@ -53,7 +53,7 @@ def answered(request: httpx2.Request) -> httpx2.Response:
 
 def made(kind: type[HttpModel], **more: Any) -> HttpModel:
     http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(answered))
-    return kind("m", api_key="k", http_client=http_client, **more)  # type: ignore[call-arg]
+    return kind("m", api_key="k", http_client=http_client, **more)
 
 
 def claude() -> HttpModel:
