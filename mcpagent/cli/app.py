@@ -203,9 +203,10 @@ def _naming_the_session(options: opt.Options) -> opt.Options:
 
 def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
     """Answer the question, together with the files and the piped text."""
+    from mcpagent.cli.frame.configuration import link_lines
     from mcpagent.cli.oneshot.headless import ask_once
     from mcpagent.cli.oneshot.prompts import joined_prompt, piped_text
-    from mcpagent.cli.screen.terminal import open_terminal
+    from mcpagent.cli.screen.terminal import open_terminal, put
 
     terminal = open_terminal(options.color)
     piped = piped_text(
@@ -213,6 +214,7 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
     )
     if options.replay is not None and not (prompt or files or piped):
         return ask_once(options, "", terminal)  # what was asked is in the recording
+    put(terminal.err, *link_lines(files, options), style="dim")
     question, attached = joined_prompt(prompt, files, piped)
     return ask_once(options, question, terminal, files=attached)
 

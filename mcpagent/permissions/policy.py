@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -63,7 +63,16 @@ class ApprovalPolicy:
             (Mapping, Callable),
             'an object such as {"git.git_push": "deny"}',
         )
+        if not isinstance(self.rules, Mapping):
+            expect_function("ApprovalPolicy.rules", self.rules)
         for name, rule in self.rules.items() if isinstance(self.rules, Mapping) else ():
+            expect(
+                "ApprovalPolicy.rules",
+                name,
+                str,
+                'names such as "git.git_push"',
+                holds=bool,
+            )
             expect(
                 f'ApprovalPolicy.rules["{name}"]',
                 rule,
@@ -102,10 +111,6 @@ class ApprovalPolicy:
             return Rules(
                 named={name: APPROVALS[rule] for name, rule in self.rules.items()}
             )
-        return self.rules()
-
-    def below(self, other: ApprovalPolicy) -> ApprovalPolicy:
-        """Return this policy for an agent that another agent calls: without a `decide`, the caller's decides."""
-        if self.decide is not None:
-            return self
-        return replace(self, decide=other.decide)
+        rules = self.rules()
+        expect("ApprovalPolicy.rules()", rules, Rules, "Rules")
+        return rules

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcpagent.agents.agent import Agent
+    from mcpagent.agents.agent_runtime import AgentRuntime
     from mcpagent.cli.frame.configuration import Configuration
     from mcpagent.cli.frame.options import Options
     from mcpagent.cli.may_run.approver import Approver, Ask
@@ -355,8 +356,8 @@ def rules_without_effect(
         for server in servers
         if server.scope == "project" and vouches_for_itself(server.written)
     ]
-    if agent._runtime.tools.listing.connecting:  # whose tools they may be about
-        return lines
+    if any(one.tools.listing.connecting for one in runtimes_of(agent)):
+        return lines  # the rules may be about their tools
     readable = {tool.server for tool in asked if tool.kind == "resource"}
     written = [
         ("--allow or --deny", rule.pattern)
@@ -396,17 +397,35 @@ def rules_without_effect(
 
 
 def askable(agent: Agent) -> list[ToolDefinition]:
-    """Return everything that rules can name: the tools, and the known prompts and resources of the servers."""
+    """Return everything that rules can name: the tools, and the known prompts and resources of the servers.
+
+    Those of all agents that this one can call are included, because rules judge their calls too.
+    """
     from mcpagent.toolsets.prompt_and_resource_tools import known_content
 
-    tools = [
-        tool.definition
-        for tool in agent._runtime.tools.known.values()
-        if tool.asks is None
-    ]
-    with contextlib.suppress(AgentStateError):  # a replay has no servers
-        tools += known_content(agent.mcp)
+    tools: list[ToolDefinition] = []
+    for one in runtimes_of(agent):
+        tools += [
+            tool.definition for tool in one.tools.known.values() if tool.asks is None
+        ]
+        with contextlib.suppress(AgentStateError):  # a replay has no servers
+            one._require_started()
+            tools += known_content(one.definition.sources.servers)
     return tools
+
+
+def runtimes_of(agent: Agent) -> list[AgentRuntime]:
+    """Return the runtimes of the agent and of all agents that it can call, each once."""
+    from mcpagent.agents.agent_runtime import AgentRuntime
+    from mcpagent.toolsets.agent_tools import agent_behind
+
+    found = [agent._runtime]
+    for one in found:
+        for tool in one.tools.known.values():
+            called = agent_behind(tool)
+            if isinstance(called, AgentRuntime) and called not in found:
+                found.append(called)
+    return found
 
 
 def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:

@@ -324,10 +324,11 @@ def known_names(options: Options) -> Names:
         ]
 
     def servers() -> Iterable[Completed]:
+        from mcpagent.cli.frame.configuration import target_of
+
         known = configured()
         return plain_names(
-            (server.name, server.description or str(server.command or server.url))
-            for server in known
+            (server.name, server.description or target_of(server)) for server in known
         )
 
     def tools() -> Iterable[Completed]:

@@ -10,12 +10,16 @@ import base64
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 from mcpagent.utilities.text.safe_text import safe_text
+from mcpagent.utilities.text.secret_shapes import ANY_MARK, COMPILED, MARK_BEGUN, MARKS
+
+if TYPE_CHECKING:
+    import regex
 
 REDACTED = "[redacted]"
 SHORTEST = 8
@@ -205,9 +209,24 @@ def secrets_in_address(address: str) -> Iterator[str]:
         return
     if parts.password:
         yield from (parts.password, unquote(parts.password))
-    for name, value in parse_qsl(parts.query):
-        if names_a_credential(name) and is_secret(value):
-            yield value
+    for pair in parts.query.split("&"):
+        name, _, value = pair.partition("=")
+        if names_a_credential(unquote_plus(name)) and is_secret(value):
+            yield from (value, unquote_plus(value))
+
+
+def secrets_in_server_address(address: str) -> Iterator[str]:
+    """Yield `secrets_in_address`, and each random part of the path or query, which may be the key to a server.
+
+    A UUID or a hash there may name a page or a workspace, so only capital and small letters with digits count.
+    """
+    yield from secrets_in_address(address)
+    _, *parts = re.split(r"[/?&=#]", address.partition("://")[2])
+    for part in parts:
+        text = unquote(part)
+        is_mixed = text.lower() != text != text.upper()
+        if is_mixed and is_random(text):
+            yield from (part, text)
 
 
 def named_words(words: Sequence[str | Secret]) -> Iterator[tuple[int, str, str]]:
@@ -242,7 +261,7 @@ def _basic_password(basic: str) -> Iterator[str]:
 _lock = threading.Lock()
 _values: frozenset[str] = frozenset()
 _spelled: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
-_escaped: tuple[frozenset[str], tuple[tuple[str, re.Pattern[str]], ...]] = (
+_escaped: tuple[frozenset[str], tuple[tuple[str, regex.Pattern[str]], ...]] = (
     frozenset(),
     (),
 )
@@ -290,28 +309,31 @@ def _spellings() -> tuple[str, ...]:
     return _spelled[1]
 
 
-def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _patterns() -> tuple[tuple[str, regex.Pattern[str]], ...]:
     """Return for each value that addresses or JSON escape its longest part that they leave, and all its spellings."""
     global _escaped
     if _escaped[0] is not (known := _values):
+        spelled = {spelling for value in known for spelling in (value, _base64(value))}
         found = [
             (max(_UNRESERVED.findall(value), key=len, default=""), _any_escape(value))
-            for value in sorted(known, key=lambda value: (-len(value), value))
+            for value in sorted(spelled, key=lambda value: (-len(value), value))
             if not _UNRESERVED.fullmatch(value) and len(value) <= _LONGEST_ESCAPED
         ]
         _escaped = known, tuple(found)
     return _escaped[1]
 
 
-def _any_escape(value: str) -> re.Pattern[str]:
+def _any_escape(value: str) -> regex.Pattern[str]:
     """Return a pattern in which each character is written as it is, as `%2F`, `%2f`, or as JSON may escape it.
 
     Its groups are atomic: a search takes linear time, also for a secret of many backslashes.
     """
+    import regex
+
     pattern = ""
     for char in value:
         if _UNRESERVED.fullmatch(char):
-            pattern += char.replace(".", "[.]").replace("-", "[-]")
+            pattern += re.escape(char)
             continue
         octets = char.encode("utf-8", "surrogatepass")
         ways = [
@@ -324,7 +346,12 @@ def _any_escape(value: str) -> re.Pattern[str]:
         if char == " ":
             ways.append("[+]")
         pattern += f"(?>(?i:{'|'.join(ways)}))"
-    return re.compile(pattern)
+    return regex.compile(pattern)
+
+
+def _base64(value: str) -> str:
+    data = value.encode("utf-8", "surrogatepass")
+    return base64.b64encode(data).decode().rstrip("=")
 
 
 def _random_values() -> tuple[str, ...]:
@@ -346,7 +373,7 @@ def _spellings_of(value: str) -> Iterator[str]:
     yield from (
         quote(data, safe=""),
         quote_plus(data),
-        base64.b64encode(data).decode().rstrip("="),
+        _base64(value),
     )
     yield from (
         line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM
@@ -354,54 +381,6 @@ def _spellings_of(value: str) -> Iterator[str]:
 
 
 # -- replacement -------------------------------------------------------------------------------------------------------
-
-_SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
-    (marks, re.compile(shape))
-    for marks, shape in (
-        (
-            ("sk-",),
-            r"\bsk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{20,})",
-        ),
-        (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[A-Za-z0-9]{20,}"),
-        (("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
-        (("glpat-",), r"\bglpat-[A-Za-z0-9_-]{20,}"),
-        (("xox",), r"\bxox[abeprs]-[0-9A-Za-z-]{10,}"),
-        (("xapp-",), r"\bxapp-\d-[A-Za-z0-9-]{20,}"),
-        (("AKIA", "ASIA"), r"\bA[KS]IA[A-Z0-9]{16}\b"),
-        (("AIza",), r"\bAIza[A-Za-z0-9_-]{35}"),
-        (("ya29.",), r"\bya29\.[A-Za-z0-9_-]{20,}"),
-        (
-            ("hf_", "npm_", "gsk_", "r8_", "ntn_"),
-            r"\b(?:hf|npm|gsk|r8|ntn)_[A-Za-z0-9]{24,}",
-        ),
-        (("dop_v1_", "lin_api_"), r"\b(?:dop_v1|lin_api)_[A-Za-z0-9]{32,}"),
-        (
-            ("pypi-", "nvapi-", "tvly-"),
-            r"\b(?:pypi-AgE|nvapi-|tvly-)[A-Za-z0-9_-]{28,}",
-        ),
-        (
-            ("sk_live_", "rk_live_", "pk_live_", "sk_test_", "rk_test_", "pk_test_"),
-            r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{16,}",
-        ),
-        (("SG.",), r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-        (("eyJ",), r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-        ((":AA",), r"\b\d{8,10}:AA[A-Za-z0-9_-]{33}\b"),
-        (
-            ("://",),
-            r"""(?<=://)[^\s/:@"']{1,100}:[^\s/@"']{1,200}(?=@)""",
-        ),  # RFC 3986: user:password
-        (("AccountKey=",), r"(?<=AccountKey=)[A-Za-z0-9+/]{86}=="),
-        (("hooks.slack.com/",), r"(?<=hooks\.slack\.com/services/)T\w+/B\w+/\w{20,}"),
-        (
-            ("-----BEGIN ",),
-            r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,.-]{0,20000}?"
-            r"-----END [A-Z ]{0,20}PRIVATE KEY-----",
-        ),
-    )
-)
-"""Substrings of each shape that an issuer gives its keys, and the shape: the substrings are found much faster."""
-
-_MARKS = tuple(dict.fromkeys(mark for marks, _ in _SHAPES for mark in marks))
 
 
 def without_secrets(text: str) -> str:
@@ -457,19 +436,20 @@ def without_shapes(text: str) -> str:
     A long text is searched in pieces, so that other threads run in between. It is cut at positions that no key spans:
     before a quotation mark, or at the end of a line if it holds no private key.
     """
-    found = _found_in(text, _MARKS)
+    found = _found_in(text, MARKS)
     if not found:
         return text
-    pieces, start, has_blocks = list[str](), 0, "-----BEGIN " in found
+    shapes = [shape for marks, shape in COMPILED if not {*marks}.isdisjoint(found)]
+    pieces, start, has_blocks = list[str](), 0, KEY_BEGINS in found
     while len(text) - start > 2 * _STEP:
         end = text.rfind('"', start + _STEP, start + 2 * _STEP)
         if not (end > 0 or has_blocks):
             end = text.rfind("\n", start + _STEP, start + 2 * _STEP)
         if end <= 0:
             break
-        pieces.append(_shapes_replaced(text[start:end]))
+        pieces.append(_shapes_replaced(text[start:end], shapes))
         start = end
-    return "".join([*pieces, _shapes_replaced(text[start:])])
+    return "".join([*pieces, _shapes_replaced(text[start:], shapes)])
 
 
 def _found_in(text: str, words: Sequence[str]) -> list[str]:
@@ -488,21 +468,14 @@ _LOOKED_AT = 1_000_000
 """Characters that are searched for words at once."""
 
 
-def _shapes_replaced(text: str) -> str:
-    for marks, shape in _SHAPES:
-        if any(mark in text for mark in marks):
-            text = shape.sub(REDACTED, text)
+def _shapes_replaced(text: str, shapes: Iterable[re.Pattern[str]]) -> str:
+    for shape in shapes:
+        text = shape.sub(rf"\1{REDACTED}", text)
     return text
 
 
-_ANY_MARK = re.compile("|".join(map(re.escape, _MARKS)))
-_BEGINNINGS = {mark[:end] for mark in _MARKS for end in range(1, len(mark))}
-_BEGUN = "|".join(map(re.escape, sorted(_BEGINNINGS, key=len, reverse=True)))
-_MARK_BEGUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?=..|[^A-Za-z0-9]))(?:{_BEGUN})\Z")
-"""The beginning of a mark at the end of a text; a single letter only at the beginning of a word."""
-
 _LAST_WORD = re.compile(r"[!-~]*\Z")
-_BOT_ID = re.compile(r"\b\d{1,10}(?::A?)?\Z")
+_BOT_ID = re.compile(r"(?<!\d)\d{1,10}(?::A?)?\Z")
 KEY_BEGINS, _KEY_ENDS = (
     "-----BEGIN ",
     re.compile(r"-----END [A-Z ]{0,20}PRIVATE KEY-----"),
@@ -527,8 +500,20 @@ def settled_length(text: str) -> int:
         ending = _KEY_ENDS.search(text, block)
         if ending is None or ending.end() > settled:
             settled = min(settled, block)
-    for value in spellings:
-        settled = _before(text, value, settled)
+    found = list[tuple[int, int]]()
+    for _, pattern in _patterns():
+        for escaped in pattern.finditer(text, partial=True):
+            found.append(escaped.span())
+            if escaped.partial:
+                settled = min(settled, escaped.start())
+    before = -1
+    while settled != before:
+        before = settled
+        for value in spellings:
+            settled = _before(text, value, settled)
+        for start, end in found:
+            if start < settled < end:
+                settled = start
     return settled
 
 
@@ -552,12 +537,12 @@ def _begun_at(text: str, spelling: str) -> int:
 
 def _may_become_key(word: str) -> bool:
     """Return whether a word, followed by more text, may have the shape of a key."""
-    return any(shape.search(word) for shape in (_BOT_ID, _ANY_MARK, _MARK_BEGUN))
+    return any(shape.search(word) for shape in (_BOT_ID, ANY_MARK, MARK_BEGUN))
 
 
 def may_hold_secrets(text: str) -> bool:
     """Return whether text, or data as JSON, may hold a secret; fast, also for long texts."""
-    return any(mark in text for mark in _MARKS) or any(
+    return any(mark in text for mark in MARKS) or any(
         spelling in text for spelling in _spellings()
     )
 

@@ -228,10 +228,14 @@ def _without_literal_secrets(
     left: list[LiteralSecret] = []
     changed = _with_texts(entry, str)
     for found in literal_secrets(entry):
-        holder = changed[str(found.path[0])]
-        secret = ""
-        if len(found.path) > 1:
-            secret = holder[found.path[1]].removeprefix(found.before)
+        holder: Any = changed
+        for step in found.path[:-1]:
+            holder = holder[str(step)]
+        text, start = holder[found.path[-1]], len(found.before)
+        end = len(text)
+        if found.length is not None:
+            end = start + found.length
+        secret = text[start:end]
         if not secret or holds_a_reference(secret):
             left.append(found)
             continue
@@ -240,7 +244,7 @@ def _without_literal_secrets(
         # With a number behind it if another secret of this entry has the name.
         tries = (wanted, *(f"{wanted}_{number}" for number in range(2, len(taken) + 3)))
         name = next(item for item in tries if taken.get(item, secret) == secret)
-        holder[found.path[1]] = found.before + form.format(name)
+        holder[found.path[-1]] = found.before + form.format(name) + text[end:]
         moved.append((found, NewSecret(name, secret)))
     return changed, moved, left
 

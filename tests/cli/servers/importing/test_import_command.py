@@ -163,8 +163,8 @@ def test_nothing_secret_goes_into_the_projects_file(home: Path, capsys: pytest.C
     written = json.loads(text)["mcpServers"]
     assert written["hub"]["env"] == {"TOKEN": "${TOKEN}"}
     assert written["h"]["headers"] == {"X-Key": "${H_X_KEY}"}
-    assert "q" not in written
-    assert "q has a secret in its URL" in capsys.readouterr().err
+    assert written["q"] == {"url": "https://q/mcp?api_key=${Q_TOKEN}"}
+    assert "url is now ${Q_TOKEN}: set it, or mcpagent keys set Q_TOKEN" in capsys.readouterr().err
 
 
 def test_a_projects_servers_never_become_the_users_unseen(home: Path) -> None:
