@@ -460,7 +460,7 @@ def _shapes_replaced(text: str, shapes: Iterable[re.Pattern[str]]) -> str:
 _LAST_WORD = re.compile(r"[!-~]*\Z")
 _BOT_ID = re.compile(r"(?<!\d)\d{1,10}(?::A?)?\Z")
 KEY_BEGINS, _KEY_ENDS = (
-    "-----BEGIN ",
+    "-----BEGIN",
     re.compile(r"-----END [A-Z ]{0,20}PRIVATE KEY-----"),
 )
 LONGEST_KEY = 20_100
