@@ -40,7 +40,7 @@ from benchmarks.search_everyday import load_requests, load_tools
 from mcpagent import Agent, ToolSearch
 from mcpagent.history.conversation import Conversation
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
-from mcpagent.models.capabilities import KEEPING, SAFE, Capabilities
+from mcpagent.models.capabilities import APPENDING, KEEPING, Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.prices import dollars_for
 from mcpagent.run.validation import argument_problem
@@ -125,7 +125,7 @@ def _anthropic(url: str, grows: bool) -> HttpModel:
         "claude-sonnet-4-6",
         api_key="k",
         base_url=url,
-        capabilities=SAFE if grows else None,
+        capabilities=APPENDING if grows else None,
     )
 
 
@@ -135,7 +135,7 @@ def _newest(url: str, _grows: bool) -> HttpModel:
 
 def _openai(url: str, grows: bool) -> HttpModel:
     can = (
-        SAFE
+        APPENDING
         if grows
         else Capabilities("additional_tools", allowed_tools=True, searches=True)
     )
@@ -145,14 +145,14 @@ def _openai(url: str, grows: bool) -> HttpModel:
 
 
 def _older(url: str, grows: bool) -> HttpModel:
-    can = SAFE if grows else KEEPING
+    can = APPENDING if grows else KEEPING
     return OpenAIResponsesModel(
         "m", api_key="k", base_url=f"{url}/v1", capabilities=can
     )
 
 
 def _chat(url: str, grows: bool) -> HttpModel:
-    can = SAFE if grows else Capabilities("call_tool")
+    can = APPENDING if grows else Capabilities("call_tool")
     return OpenAIChatModel(
         "m", base_url=f"{url}/v1", provider="openai-chat", capabilities=can
     )
@@ -217,7 +217,7 @@ class Worker:
                 return [call]
 
     def _call(self, name: str, view: View) -> tuple[str, dict[str, Any]]:
-        if "call_tool" in view.shown:
+        if "call_tool" in view.shown and name not in view.shown:
             return "call_tool", {"tool_name": name, "arguments": self._arguments[name]}
         return name, self._arguments[name]
 

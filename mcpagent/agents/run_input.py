@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from mcpagent.history.conversation import Words, usable_prompt
 from mcpagent.history.intake.files import prompt_parts
@@ -14,6 +14,9 @@ from mcpagent.values.approval import CallAnswer, usable_answers
 from mcpagent.values.limits.run_limits import Limits
 from mcpagent.values.messages import Text
 from mcpagent.values.tool_context import ToolContext
+
+InputKind: TypeAlias = Literal["prompt", "answers", "either"]
+"""The input that a method accepts: words, answers to pending calls, or either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ def wanted_output(output_type: Any) -> OutputSpec | None:
     return output_spec(output_type)
 
 
+def given_of(kind: InputKind, said: Any, output_type: Any, **options: Any) -> Given:
+    """Return the input of a run. `options` are the other fields of `Given`. Raises `InputError`."""
+    return Given(_READERS[kind](said), wanted_output(output_type), **options)
+
+
 def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
     """The words of it, or the answers. Raises `InputError`."""
     if isinstance(prompt, list | tuple) and any(
@@ -51,3 +59,10 @@ def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
     ):
         return usable_answers(prompt)
     return usable_prompt(prompt)
+
+
+_READERS: Mapping[InputKind, Callable[[Any], Words | Mapping[str, CallAnswer]]] = {
+    "prompt": usable_prompt,
+    "answers": usable_answers,
+    "either": said_in,
+}

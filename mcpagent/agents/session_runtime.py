@@ -55,7 +55,6 @@ from mcpagent.prompt.builder import (
 )
 from mcpagent.run.agent_run import (
     AgentRun,
-    Deps,
     Pipeline,
     RunContext,
     RunResult,
@@ -102,6 +101,7 @@ from mcpagent.values.messages import (
     ToolDefinition,
 )
 from mcpagent.values.tool_context import StateChannel, ToolContext
+from mcpagent.values.type_variables import Deps
 
 if TYPE_CHECKING:
     from mcpagent.search import SearchResult

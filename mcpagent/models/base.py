@@ -152,6 +152,17 @@ def search_cost(model: Model) -> float | None:
     return cost
 
 
+def discovery_note(model: Model, tokens: int) -> str:
+    """Return how the model is told of found tools, and why, for a request of so many tokens; "" if it does not say.
+
+    A model can implement it as a method `discovery_note(tokens)`; the method is optional.
+    """
+    own = getattr(model, "discovery_note", None)
+    if own is None:
+        return ""
+    return str(own(tokens))
+
+
 def is_small(model: Model, settings: ModelSettings) -> bool:
     """Return whether to use the defaults for small models: by the settings, else by the model's own data.
 

@@ -22,10 +22,14 @@ from mcpagent.values.messages import Origin
 
 NO_LIMITS = ToolLimits()
 
-Discovery: TypeAlias = Literal["append", "references", "additional_tools", "call_tool"]
+Discovery: TypeAlias = Literal[
+    "append", "batches", "references", "additional_tools", "call_tool"
+]
 """How a found tool is written.
 
-"append": at the end of `tools`; the cached prefix ends before the tools. "references": as a deferred definition, and a
+"append": at the end of `tools`; the cached prefix ends before the tools. "batches": the tools of the first two searches
+as with "append", all later ones as with "call_tool", so that a conversation breaks its prefix at most twice.
+"references": as a deferred definition, and a
 `tool_reference` where it was found. "additional_tools": as an item where it was found. "call_tool": not as a tool at
 all; its definition is text where it was found, and it is called through one proxy tool, for caches that matter more
 than native calls.
@@ -50,6 +54,15 @@ class Capabilities:
     source: str = "nothing is known of this model: the safe way"
 
     @property
+    def rewrites(self) -> float:
+        """The share of searches whose tools change the beginning of a request: two of eight with "batches"."""
+        if self.discovery == "append":
+            return 1.0
+        if self.discovery == "batches":
+            return 0.25
+        return 0.0
+
+    @property
     def joining(self) -> bool:
         """True if a tool that joins by itself keeps the prefix as a discovered one does.
 
@@ -58,7 +71,14 @@ class Capabilities:
         return self.discovery != "references" or self.tool_changes != "none"
 
 
-SAFE = Capabilities()
+APPENDING = Capabilities(
+    "append", source="nothing is cached here, so a rewritten beginning costs nothing"
+)
+
+SAFE = Capabilities(
+    "batches",
+    source="nothing is known of this model: the way that every one can follow",
+)
 
 KEEPING = Capabilities(
     "call_tool",
@@ -183,6 +203,8 @@ def capabilities_of(to: Origin) -> Capabilities:
     keeps = (server.proxies and is_known) or caching_of(to) == "markers"
     if keeps:
         return KEEPING
+    if caching_of(to) == "none":
+        return APPENDING
     return SAFE
 
 

@@ -39,7 +39,7 @@ from mcpagent.models.base import (
     ToolLimits,
     is_small,
 )
-from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.endpoints.endpoint import Endpoint, endpoint_of
 from mcpagent.models.endpoints.learned import (
     MOST_EVIDENCE,
@@ -56,6 +56,8 @@ from mcpagent.models.failures_and_retries import (
     ReportedError,
     Target,
 )
+from mcpagent.models.found_tools.discovery_notes import words_for_discovery
+from mcpagent.models.found_tools.proxied_calls import unproxied
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import (
     beyond_llamacpp,
@@ -81,7 +83,7 @@ from mcpagent.models.output_modes.asked_output import (
     with_fields,
     with_submit_tool,
 )
-from mcpagent.models.prices import known_search_cost
+from mcpagent.models.prices import cached_share, known_search_cost
 from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provenance import address_of, thoughts_of, written_for
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
@@ -101,6 +103,10 @@ from mcpagent.models.refusals import (
     refuses_thoughts,
 )
 from mcpagent.models.wellformed.sent_files import SentFiles, refused_files
+from mcpagent.models.wellformed.tool_lists import (
+    refused_description,
+    with_short_descriptions,
+)
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.safe_text import safe_line
@@ -236,6 +242,14 @@ class HttpModel(ApiFormat):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
+    def able(self) -> Capabilities:
+        """The model's capabilities, without a form of found tools that its address refused."""
+        is_refused = not self.server().flag("references")
+        if is_refused and self.capabilities.discovery == "references":
+            return replace(SAFE, limits=self.capabilities.limits)
+        return self.capabilities
+
+    @property
     def name(self) -> str:
         """The name, `provider:model`."""
         return f"{self.provider}:{self.model_name}"
@@ -274,7 +288,7 @@ class HttpModel(ApiFormat):
         )
         servers = {str(server.get("name")) for server in named}
         known: dict[str, Any] = {
-            "searches": self.capabilities.searches,
+            "searches": self.able.searches,
             "servers": servers,
         }
         messages = self._files.written(
@@ -373,8 +387,12 @@ class HttpModel(ApiFormat):
     def sdk(self) -> ProviderSdk:
         """Return the parts of the provider's SDK that are used; importing happens here."""
 
+    def address_for(self, body: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return the path and query of one request, as the SDK's own clients know them."""
+        return self.path
+
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """Return headers and query of one request for the SDK."""
+        """Return the headers of one request for the SDK."""
         return {}
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
@@ -383,20 +401,25 @@ class HttpModel(ApiFormat):
 
     def search_cost(self) -> float:
         """Return the cost of a search in cached input tokens, by the price table and the form of found tools."""
-        rewrites = self.capabilities.discovery == "append"
+        rewrites = self.able.rewrites
         window = None
         if self.provider not in OWN_SERVERS:
             window = self.endpoint.input_tokens
         where = (self.provider, self.model_name, self.target.base_url)
         return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
 
+    def discovery_note(self, tokens: int) -> str:
+        """Return how found tools are written here, and the cost of the other way for a request of so many tokens."""
+        share = None
+        if self.provider not in OWN_SERVERS:
+            share = cached_share(self.provider, self.model_name, self.target.base_url)
+        return words_for_discovery(self.able.discovery, tokens, share)
+
     def tool_limits(self) -> ToolLimits:
         """Return the number of tools that fit: that of `capabilities`, else the server's own, else by its address."""
         given, known = self.capabilities.limits, self.endpoint.limits
         window = given.window_tokens or self.reported_window() or known.window_tokens
-        return ToolLimits(
-            given.max_tools or known.max_tools, window, self.capabilities.joining
-        )
+        return ToolLimits(given.max_tools or known.max_tools, window, self.able.joining)
 
     def is_small(self, settings: ModelSettings) -> bool:
         """Return whether the model is small: by the settings, then its own, then its server; False at a provider."""
@@ -456,11 +479,23 @@ class HttpModel(ApiFormat):
             if name and name not in self._told:
                 self._told.add(name)
                 emit(Notice(f"{self.name}: {name} is left out: {why}", "warning"))
-        for name, what in self.settings_of(request).changed.items():
+        changed = dict(self.settings_of(request).changed)
+        if cut := self._cut_descriptions(request):
+            changed["tools"] = cut
+        for name, what in changed.items():
             if what not in self._told and name not in left_out:
                 self._told.add(what)
                 emit(Notice(f"{self.name}: {name}: {what}", "warning"))
         return self.formed_way(request, emit)
+
+    def _cut_descriptions(self, request: ModelRequest) -> str:
+        """Return a note that descriptions of tools are cut, "" if none is."""
+        longest = self.longest_description
+        if longest is None or all(
+            len(tool.description) <= longest for tool in request.tools
+        ):
+            return ""
+        return f"descriptions beyond {longest:,} characters are cut"
 
     def formed_way(
         self, request: ModelRequest, emit: Emit, *, can_call: bool = True
@@ -486,16 +521,23 @@ class HttpModel(ApiFormat):
     ) -> ModelResponse:
         """Return the answer; elsewhere, with the calls that the model wrote as text."""
         response = super().read_answer(answer, request)
-        if not self.is_elsewhere:
-            return response
-        return read_textual_calls(
-            response,
-            callable_in(request),
-            of_any_tool=not speaks_for_itself(self.origin),
-        )
+        if self.is_elsewhere:
+            response = read_textual_calls(
+                response,
+                callable_in(request),
+                of_any_tool=not speaks_for_itself(self.origin),
+            )
+        return unproxied(response)
+
+    @property
+    def longest_description(self) -> int | None:
+        """The longest description of a tool that the server accepts, in characters; None if it has no limit."""
+        return self.server().description or self.endpoint.server.description
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body with looser schemas for a server that refused them, or is known to refuse some."""
+        """Return the body with the descriptions and schemas of tools that the server accepts."""
+        if (longest := self.longest_description) is not None:
+            body = with_short_descriptions(body, longest)
         if not self.is_elsewhere:
             return body
         if not self.server().takes_schemas:
@@ -585,6 +627,8 @@ class HttpModel(ApiFormat):
         body = self.request_body(request)
         if named := refused_option(failure, body):
             return self.learn(failure, **{f"field:{named}": ""})
+        if longest := refused_description(failure):
+            return self.learn(failure, description=longest)
         if refused := refused_caching(failure, body):
             return self.learn(failure, **{refused: False})
         if tools := refused_tools(failure.message, self.run_for(request)):
@@ -691,7 +735,7 @@ class HttpModel(ApiFormat):
                 async with asyncio.timeout(self.target.total_seconds) as limit:
                     with self._signing(caught), of_bounded_size():
                         stream = await client.post(
-                            self.path,
+                            self.address_for(body),
                             cast_to=object,
                             **self._content(body),
                             options=self._options(body, merged_request.settings),

@@ -82,24 +82,23 @@ def known_search_cost(
     model: str,
     base_url: str,
     *,
-    rewrites: bool,
+    rewrites: float,
     window_tokens: int | None,
 ) -> float:
     """Return the cost of a search and the requests around it, as the number of cached input tokens of the same cost.
 
     For that cost, this many tokens of definitions can be offered instead. At most half of the model's window counts,
-    because the conversation needs room. `rewrites`: a found tool changes the beginning of the request, which costs the
-    cached conversation; on a self-hosted server that costs nothing.
+    because the conversation needs room. `rewrites` is the share of searches whose tools change the beginning of the
+    request, which costs the cached conversation; on a self-hosted server that costs nothing.
     """
     share = cached_share(provider, model, base_url)
     if share is None:
         share = _USUAL_SHARE
     else:
         share = min(share, _LARGEST_SHARE)
-    if rewrites and provider not in OWN_SERVERS:
-        tokens = _REWRITING
-    else:
-        tokens = _KEEPING
+    tokens: float = _KEEPING
+    if provider not in OWN_SERVERS:
+        tokens += rewrites * (_REWRITING - _KEEPING)
     room = min(MOST_SEARCH_COST, (window_tokens or MOST_SEARCH_COST * 2) / 2)
     if share:
         return max(min(tokens / share, room), LEAST_SEARCH_COST)

@@ -301,7 +301,8 @@ class Server:
     beginning costs a fraction: "automatic", by the "field" `cache_control` of the body (Anthropic's), by "markers" on
     blocks alone, or not ("none"). `proxies`: its models are large ones, so that found tools are called through
     `call_tool` if that keeps the cache. `structured`: whether a JSON Schema of the answer is obeyed, "always", or only
-    "alone", without tools in the same request; "" if only models do that are known to.
+    "alone", without tools in the same request; "" if only models do that are known to. `search_beta` is the beta
+    that it wants with tools that are loaded later. `description` is the longest one of a tool, in characters.
     """
 
     source: str
@@ -316,6 +317,8 @@ class Server:
     caching: CachingKind = "automatic"
     proxies: bool = False
     structured: Literal["", "always", "alone"] = ""
+    search_beta: str = ""
+    description: int | None = None
 
     def most_tools(self, model_name: str) -> int | None:
         """Return the most tools in a request to this model."""
@@ -334,12 +337,13 @@ _ALL = _named(
 )
 _LOCAL = _named("top_p", "stop", "seed", "parallel_tool_calls")
 _AZURE = Server(
-    "the same API as OpenAI's",
+    "the same API as OpenAI's; Azure docs, function calling: descriptions of 1,024 characters",
     _ALL,
     dialect="openai",
     max_tools=128,
     proxies=True,
     structured="always",
+    description=1024,
 )
 _MOONSHOT = Server(
     'its error: "thinking is enabled but reasoning_content is missing"',
@@ -472,9 +476,11 @@ _FIELD = Server(
     "Anthropic docs, prompt caching: automatic caching", {}, caching="field"
 )
 _CLOUD = Server(
-    'error "cache_control: Extra inputs are not permitted" (inspect_ai#3851, vercel/ai#13986); markers are accepted',
+    'error "cache_control: Extra inputs are not permitted" (inspect_ai#3851, vercel/ai#13986); markers are accepted; '
+    "the beta of tool search (vercel/ai#13900)",
     {},
     caching="markers",
+    search_beta="tool-search-tool-2025-10-19",
 )
 _MESSAGES: tuple[tuple[str, Server], ...] = (
     # the end of the host of a server that speaks Messages; all others are as Anthropic's own

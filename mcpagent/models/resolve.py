@@ -460,9 +460,9 @@ def _calls(options: Mapping[str, str]) -> Literal["native", "prompted"] | None:
 
 
 _DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
-    "messages": ("references", "append"),
-    "responses": ("additional_tools", "append", "call_tool"),
-    "chat": ("append", "call_tool"),
+    "messages": ("references", "append", "batches", "call_tool"),
+    "responses": ("additional_tools", "append", "batches", "call_tool"),
+    "chat": ("append", "batches", "call_tool"),
 }
 
 

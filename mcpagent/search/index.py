@@ -76,10 +76,11 @@ class ToolIndex:
 
     `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with word vectors, needs
     `mcpagent[semantic]`), "sentences" (with an English sentence encoder), "multilingual" (with one of 16 languages,
-    needs `mcpagent[multilingual]`), "auto" ("hybrid" if that is installed, else "bm25"; for up to 100 tools also with a
-    sentence encoder that is installed, but not for prompts), "regex" (every query is a pattern), or your own function
-    `(query, tools) -> names`, sync or async. `embedder` replaces the model of "hybrid": an `EmbeddingsEndpoint` or any
-    function from texts to vectors. `cache_folder` stores its vectors, and the index of a large catalogue, between runs.
+    needs `mcpagent[multilingual]`), "auto" ("hybrid" if that is installed, else "bm25"; if the best match is weak, an
+    installed sentence encoder ranks up to 100 tools again, but not for prompts), "regex" (every query is a pattern), or
+    your own function `(query, tools) -> names`, sync or async. `embedder` replaces the model of "hybrid": an
+    `EmbeddingsEndpoint` or any function from texts to vectors. `cache_folder` stores its vectors, and the index of a
+    large catalogue, between runs.
     `server_descriptions` are searched with each server's tools. `min_strength` is the strength that the best match
     needs for a result's `confidence` to be "high"; with 0 it is always "high". Its default comes from
     `benchmarks/search_threshold.py`; it is 0 with an embedder of your own, whose cosines are not calibrated. `history`
@@ -166,7 +167,7 @@ class ToolIndex:
             limit,
             server=server,
         )
-        if self._is_slow(query) or self._held.vectors is not None or self._held.waiting:
+        if self._is_slow(query) or any(self._held.vectors) or self._held.waiting:
             return await asyncio.to_thread(search)
         return search()
 
@@ -531,12 +532,14 @@ class ToolIndex:
             only = None
         else:
             only = self._held.numbers.get(server, {}).values()
-        ranking = self._held.ranker.rank(
-            text, limit + len(named), only, is_prompt=is_prompt
-        )
         notes = [*begun.notes]
-        if favours := self._favours(text, only, notes):
-            ranking = self._held.ranker.favour(ranking, favours)
+        ranking = self._held.ranker.rank(
+            text,
+            limit + len(named),
+            only,
+            favours=self._favours(text, only, notes),
+            is_quick=is_prompt or bool(named),
+        )
         asked = ranking.asked
         others = {
             number: score

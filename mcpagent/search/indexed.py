@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mcpagent.search.examples import Examples
 from mcpagent.search.fields import field_texts
-from mcpagent.search.meaning.vectors import Vectors
+from mcpagent.search.meaning.vectors import Stages
 from mcpagent.search.named import Named
 from mcpagent.search.postings import Postings
 from mcpagent.search.ranking import Ranker
@@ -31,7 +31,7 @@ class Indexed:
 
     def __init__(
         self,
-        vectors: Vectors | None,
+        vectors: Stages,
         server_descriptions: Mapping[str, str] | None,
         cache_folder: Path | None,
         examples: Examples,
@@ -130,15 +130,13 @@ class Indexed:
         return number
 
     def _note(self, number: int, tool: ToolDefinition) -> None:
-        if self.vectors is not None:
-            self.vectors.add(number, tool, self._examples(tool))
+        self.vectors.add(number, tool, self._examples(tool))
         self.named.add(number, tool)
 
     def _remove(self, number: int) -> None:
         tool = self.tools.pop(number)
         self.postings.remove(number, self.texts(tool))
-        if self.vectors is not None:
-            self.vectors.remove(number)
+        self.vectors.remove(number)
         self.named.remove(number, tool)
 
 

@@ -7,17 +7,25 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
 from mcpagent.search.constants import FITTED
 from mcpagent.search.meaning.embedding import EmbeddingError
-from mcpagent.search.meaning.vectors import Vector, Vectors
+from mcpagent.search.meaning.vectors import Stages, Vector
 from mcpagent.search.postings import Postings
 from mcpagent.search.requests import RequestForm
 from mcpagent.search.result import Reason
-from mcpagent.search.strength import Assessed, assess, covered_share, telling_words
+from mcpagent.search.strength import (
+    MIN_STRENGTH,
+    Assessed,
+    assess,
+    covered_share,
+    cutoffs,
+    telling_words,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
@@ -93,6 +101,12 @@ class Ranking:
     learned: Mapping[int, float] = field(default_factory=dict[int, float])
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_weak(self) -> bool:
+        """True if the best match is weak, or there is none."""
+        strength = self.assessed.strength
+        return cutoffs(self.scores.values(), strength, MIN_STRENGTH).first == "weak"
+
     def ranked(self, number: int) -> Ranked:
         """Return the components of that candidate's score."""
         is_known = number in self.hits or number in self.likeness
@@ -114,13 +128,13 @@ class _Need(NamedTuple):
 
 
 class Ranker:
-    """Rank texts against one set of postings, and of vectors if the ranking is hybrid."""
+    """Rank texts against one set of postings, and of vectors unless the ranking is by words alone."""
 
     def __init__(
-        self, postings: Postings, vectors: Vectors | None, asker: Asker | None = None
+        self, postings: Postings, stages: Stages, asker: Asker | None = None
     ) -> None:
         self._postings = postings
-        self._vectors = vectors
+        self._vectors, self._better = stages
         self.asker = asker or Asker(postings)
 
     def ask(self, text: str) -> Asked:
@@ -141,17 +155,26 @@ class Ranker:
         limit: int,
         only: Collection[int] | None = None,
         *,
-        is_prompt: bool = False,
+        favours: Mapping[int, float] = MappingProxyType({}),
+        is_quick: bool = False,
     ) -> Ranking:
-        """Return the best `limit` tools and more; `only` restricts the tools. A prompt takes the quick vectors."""
-        if is_prompt or self._vectors is None:
-            best = None
-        else:
-            best = self._vectors.best()
-        if best is not None:
-            return Ranker(self._postings, best, self.asker).rank(
-                text, limit, only, is_prompt=True
-            )
+        """Return the best `limit` tools and more; `only` restricts the tools.
+
+        If the best match is weak, the better vectors rank again, unless the caller wants a quick ranking or no word
+        of the text carries meaning. `favours` raise tools that served similar queries: 0 to 1, by number.
+        """
+        ranking = self._favour(self._rank(text, limit, only), favours)
+        if is_quick or self._better is None or not self._better.are_few:
+            return ranking
+        if not ranking.is_weak or not telling_words(ranking.asked):
+            return ranking
+        slow = Ranker(self._postings, Stages(self._better), self.asker)
+        again = slow.rank(text, limit, only, favours=favours)
+        if again.notes:  # the better model failed
+            return replace(ranking, notes=again.notes)
+        return again
+
+    def _rank(self, text: str, limit: int, only: Collection[int] | None) -> Ranking:
         needs, asked = self._needs(text, limit, only), self.ask(text)
         vectors, notes = self._embedded(
             [(text, asked), *((need.text, need.asked) for need in needs)]
@@ -216,8 +239,8 @@ class Ranker:
             fused.append(_fused(need.scores, near, words, meaning))
         return fused
 
-    def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
-        """Return the ranking with tools raised that served similar queries; `favours` are 0 to 1, by number."""
+    def _favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
+        """Return the ranking with tools raised that served similar queries."""
         if not favours:
             return ranking
         top = max(ranking.scores.values(), default=0.0) or 1.0

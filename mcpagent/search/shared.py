@@ -18,7 +18,7 @@ from mcpagent.search.fields import field_texts
 from mcpagent.search.index import Strategy, ToolIndex
 from mcpagent.search.indexed import Indexed, garbage_collection_paused
 from mcpagent.search.learning import SearchHistory, Uses
-from mcpagent.search.meaning.vectors import Vectors, VectorsOfSome, vectors_for
+from mcpagent.search.meaning.vectors import Stages, vectors_for
 from mcpagent.search.named import NamedOfSome
 from mcpagent.search.postings import PostingsOfSome, WorkedOut
 from mcpagent.search.ranking import Ranker
@@ -112,7 +112,7 @@ class _Whole(Indexed):
     """All tools that were read, with a separate number for each different definition; none is removed."""
 
     def __init__(
-        self, vectors: Vectors | None, cache_folder: Path | None, examples: Examples
+        self, vectors: Stages, cache_folder: Path | None, examples: Examples
     ) -> None:
         super().__init__(vectors, None, cache_folder, examples)
         self._alike: dict[tuple[str | None, str, str], list[int]] = {}
@@ -183,14 +183,11 @@ class _Whole(Indexed):
 
     def of_some(
         self, numbers: dict[int, ToolDefinition]
-    ) -> tuple[NamedOfSome, PostingsOfSome, VectorsOfSome | None, Ranker]:
+    ) -> tuple[NamedOfSome, PostingsOfSome, Stages, Ranker]:
         """Return the names, postings, vectors and ranker of these tools alone."""
         held = tuple(numbers)
         postings = PostingsOfSome(self.postings, held)
-        if self.vectors is not None:
-            vectors = VectorsOfSome(self.vectors, held)
-        else:
-            vectors = None
+        vectors = self.vectors.of_some(held)
 
         def spelling() -> tuple[Spelling, frozenset[str]]:
             words: set[str] = set().union(*map(self._words.__getitem__, held))
@@ -214,7 +211,7 @@ class _Some(Indexed):
         tools: Iterable[ToolDefinition],
         descriptions: Mapping[str, str],
     ) -> None:
-        super().__init__(None, descriptions, None, shared.examples)
+        super().__init__(Stages(), descriptions, None, shared.examples)
         self._shared = shared
         for server, theirs in _by_server(tools).items():
             self.replace(server, theirs)

@@ -101,9 +101,6 @@ OF_SENTENCES = _of("sentences", "odds with sentences")
 OF_LANGUAGES = _of("sentences of 16 languages", "odds with sentences of 16 languages")
 """Of the multilingual sentence encoder."""
 
-OF_BOTH = _of("both", "odds with both")
-"""Of that and the word vectors side by side."""
-
 
 class Assessed(NamedTuple):
     """The odds that the best match is right.

@@ -159,7 +159,7 @@ def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
     """Return a copy of the list that a toolset returned. Raises `ConfigError` if it is no list of tools."""
     if not isinstance(tools, list | tuple):
         expect_kind(f"{label}: tools()", tools, list[Tool])
-    for tool in tools:
+    for tool in list[object](tools):
         if not isinstance(tool, Tool):
             expect_kind(f"{label}: tools()", tools, list[Tool])
     return list(tools)

@@ -13,7 +13,7 @@ import pytest
 
 from mcpagent.errors import ModelError
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
-from mcpagent.models.capabilities import SAFE, Capabilities
+from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.values.events import ignore
 from mcpagent.values.messages import Message, Text, ToolResult, ToolsChanged, user_message
@@ -99,13 +99,9 @@ async def test_a_conversation_with_discovery_breaks_no_rule_and_reads_the_cache(
     assert messages[-1].text == "Done."
     assert log.refused == []
     assert log.blind_calls == []
-    late = log.counted[3:]
+    late = log.counted[4:]  # after the second search: the tools of two may cost the cached messages
     share = sum(count.read for count in late) / sum(count.total for count in late)
-    if name == "chat":
-        # Found tools stand before the messages, so each one costs the cached messages once.
-        assert share < 0.9
-    else:
-        assert share > 0.9, share
+    assert share > 0.9, share
 
 
 async def test_growing_the_tools_array_is_what_a_bound_thought_does_not_survive() -> None:
@@ -114,7 +110,9 @@ async def test_growing_the_tools_array_is_what_a_bound_thought_does_not_survive(
     Where it happens all the same, the conversation goes on without the thoughts that were refused.
     """
     async with Simulator(discovers) as simulator:
-        model = AnthropicModel("claude-opus-5-5", api_key="k", base_url=simulator.url, capabilities=SAFE)
+        model = AnthropicModel(
+            "claude-opus-5-5", api_key="k", base_url=simulator.url, capabilities=Capabilities("append")
+        )
         messages = await talk(model, 12)
         await model.aclose()
     assert messages[-1].text == "Done."

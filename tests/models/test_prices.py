@@ -131,16 +131,17 @@ async def test_a_delegated_conversation_counts_for_the_one_who_asked() -> None:
         ("anthropic:claude-sonnet-4-6", 20_000),  # a cached token costs a tenth
         ("anthropic:claude-sonnet-5-5", 40_000),
         ("anthropic:claude-fable-5-2", 80_000),
-        ("anthropic:claude-opus-4-1", 60_000),  # a tenth, and found tools rewrite the beginning
+        ("anthropic:claude-opus-4-1", 30_000),  # a tenth, and the first found tools rewrite the beginning
         ("openai:gpt-5.5", 20_000),
         ("openai:gpt-4o", 4_000),
         ("openai:gpt-4-turbo", 4_000),  # no discount: a half counts
         ("openai-chat:gpt-4o", 4_000),
-        ("gemini:gemini-2.5-flash", 60_000),
-        ("openrouter:deepseek/deepseek-v4.1-flash", 300_000),  # a fiftieth
-        ("openrouter:xiaomi/mimo-v2.5-pro", 400_000),  # half of its window
+        ("gemini:gemini-2.5-flash", 30_000),
+        ("openrouter:deepseek/deepseek-v4.1-flash", 150_000),  # a fiftieth
+        ("openrouter:xiaomi/mimo-v2.5-pro", 362_500),
         ("ollama:qwen3", 20_000),
-        ("openai-chat:unheard-of", 60_000),
+        ("openai-chat:unheard-of", 30_000),
+        ("openai-chat:unheard-of?discovery=append", 60_000),
         ("openai-chat:unheard-of?discovery=call_tool", 20_000),
         (["openai:gpt-4o", "anthropic:claude-sonnet-5-5", "ollama:qwen3"], 40_000),
         ("offline", None),

@@ -135,7 +135,7 @@ def test_claude_is_not_made_to_call_while_it_thinks(name: str) -> None:
         ("https://mine.openai.azure.com/openai/v1", "call_tool"),
         ("https://mine.services.ai.azure.com/openai/v1", "call_tool"),
         ("https://eu.api.openai.com/v1", "additional_tools"),
-        ("https://gateway.example.com/v1", "append"),
+        ("https://gateway.example.com/v1", "batches"),
     ],
 )
 def test_found_tools_keep_the_cached_beginning_wherever_there_is_one(url: str, discovery: str) -> None:

@@ -46,7 +46,7 @@ class Authority:
     """The `Authorization` header of each request to the server itself."""
     documents: Documents | None = None
     """Of the server's address: what is at each path below which an authority or a resource describes itself. Then the
-    refusals of the server do not say where."""
+    refusals of the server say where only for a path that cannot be guessed."""
     needs: set[str] = field(default_factory=set)
     """Scopes without which the tool is refused."""
     redirects: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -122,12 +122,14 @@ def refusal(missing: set[str]) -> Response:
     return Response(status_code=403, headers={"WWW-Authenticate": header})
 
 
-def without_hint(send: Any) -> Any:
-    """Takes out of the refusals where the resource is described."""
+def with_hint(send: Any, hint: str | None) -> Any:
+    """Says in the refusals that the resource is described at `hint`, or not where it is."""
 
     async def sending(message: Any) -> None:
         if message["type"] == "http.response.start":
             kept = [(name, value) for name, value in message["headers"] if name.lower() != b"www-authenticate"]
+            if hint is not None and message["status"] == 401:
+                kept.append((b"www-authenticate", f'Bearer resource_metadata="{hint}"'.encode()))
             message = message | {"headers": kept}
         await send(message)
 
@@ -164,6 +166,7 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
         app = server.streamable_http_app()
 
         documents = authority.documents(address) if authority.documents is not None else None
+        hint = next((f"{address}{path}" for path in documents or () if ".well-known" not in path), None)
 
         async def noting(scope: Any, receive: Any, send: Any) -> None:
             path = scope.get("path", "")
@@ -182,12 +185,12 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
                 if granted is not None and (missing := authority.needs - set(granted.scopes)):
                     await refusal(missing)(scope, receive, send)
                     return
-            elif documents is not None and ".well-known" in path:
+            elif documents is not None and (".well-known" in path or path in documents):
                 found = documents.get(path)
                 answer = JSONResponse(found) if found is not None else Response(status_code=404)
                 await answer(scope, receive, send)
                 return
-            await app(scope, receive, send if documents is None else without_hint(send))
+            await app(scope, receive, send if documents is None else with_hint(send, hint))
 
         return noting  # type: ignore[return-value]
 

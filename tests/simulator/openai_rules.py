@@ -316,6 +316,41 @@ def check_chat(body: Mapping[str, Any], _headers: Mapping[str, str]) -> None:
     require(not open_calls, f"tool_call_ids did not have response messages: {', '.join(open_calls)}")
 
 
+def check_marked_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+    """Check a body for Claude behind a gateway: texts may be marked, as many as Anthropic takes.
+
+    Rules: https://openrouter.ai/docs/features/prompt-caching, https://docs.litellm.ai/docs/completion/prompt_caching.
+    """
+    marked = 0
+    plain: list[Mapping[str, Any]] = []
+    for place, message in enumerate(body["messages"]):
+        content = message.get("content")
+        pieces = content if isinstance(content, list) else []
+        marks = [piece for piece in pieces if "cache_control" in piece]
+        legal = all(piece["type"] == "text" and piece["text"].strip() for piece in marks)
+        require(legal, f"messages.{place}: cache_control cannot be set for empty text blocks")
+        marked += len(marks)
+        if message["role"] == "tool" and pieces:
+            require(all(piece["type"] == "text" for piece in pieces), "images are not allowed in tool messages")
+            message = {**message, "content": "".join(piece["text"] for piece in pieces)}
+        plain.append(message)
+    require(marked <= 4, f"A maximum of 4 blocks with cache_control may be provided. Found {marked}.")
+    check_chat({**body, "messages": plain}, headers)
+
+
+def marked_chat_units(body: Mapping[str, Any]) -> list[Unit]:
+    """Return the prompt as a gateway hands it to Anthropic: system texts, tools, then a block for each piece."""
+    units = [Unit(rendered(tool)) for tool in body.get("tools", ())]
+    for message in body["messages"]:
+        content = message.get("content")
+        pieces = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        for piece in pieces:
+            bare = {key: value for key, value in piece.items() if key != "cache_control"}
+            units.append(Unit(rendered([message["role"], bare]), "cache_control" in piece))
+        units += [Unit(rendered(call)) for call in message.get("tool_calls", ())]
+    return units
+
+
 def chat_units(body: Mapping[str, Any]) -> list[Unit]:
     return [Unit(rendered(piece)) for piece in (*body.get("tools", ()), *body["messages"])]
 

@@ -49,7 +49,10 @@ class BreakpointCache:
 
 
 class PrefixCache:
-    """OpenAI's: the longest prefix that any earlier request had."""
+    """OpenAI's: the longest prefix that any earlier request had, in steps and from a size on."""
+
+    minimum = MINIMUM_TOKENS
+    step = STEP_TOKENS
 
     def __init__(self) -> None:
         self._kept: set[str] = set()
@@ -60,4 +63,10 @@ class PrefixCache:
         common = [size for prefix, size in zip(prefixes, sizes, strict=True) if prefix in self._kept]
         longest = max(common, default=0)
         self._kept |= set(prefixes)
-        return (longest // STEP_TOKENS * STEP_TOKENS if longest >= MINIMUM_TOKENS else 0), 0
+        return (longest // self.step * self.step if longest >= self.minimum else 0), 0
+
+
+class LocalCache(PrefixCache):
+    """The cache of a server of one's own: blocks of 16 tokens (vLLM docs, automatic prefix caching), from one on."""
+
+    minimum = step = 16

@@ -13,7 +13,7 @@ from tests.simulator import anthropic_rules as messages_api
 from tests.simulator import gemini_rules as gemini_api
 from tests.simulator import openai_rules as openai_api
 from tests.simulator.output_rules import check_held
-from tests.simulator.prompt_cache import BreakpointCache, PrefixCache
+from tests.simulator.prompt_cache import BreakpointCache, LocalCache, PrefixCache
 from tests.simulator.values import PROVIDER_SEARCH, THEIRS, Brain, Counted, Log, Refusal, Said, Unit, View, rendered
 
 Fault: TypeAlias = Literal["cut", "silent", "reset"] | tuple[int, dict[str, Any], dict[str, str]]
@@ -30,6 +30,7 @@ class Protocol:
     view: Callable[[Mapping[str, Any]], View]
     answer: Callable[..., dict[str, Any]]
     events: Callable[[Mapping[str, Any]], list[dict[str, Any]]]
+    cache: Callable[[], BreakpointCache | PrefixCache] = PrefixCache
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
@@ -40,6 +41,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         messages_api.view,
         messages_api.answer,
         messages_api.events,
+        BreakpointCache,
     ),
     "/v1/responses": Protocol(
         openai_api.check_responses,
@@ -56,6 +58,24 @@ PROTOCOLS: Mapping[str, Protocol] = {
         openai_api.chat_view,
         openai_api.chat_answer,
         openai_api.chat_events,
+    ),
+    "/claude/v1/chat/completions": Protocol(
+        openai_api.check_marked_chat,
+        openai_api.marked_chat_units,
+        openai_api.chat_definition_tokens,
+        openai_api.chat_view,
+        openai_api.chat_answer,
+        openai_api.chat_events,
+        BreakpointCache,
+    ),
+    "/local/v1/chat/completions": Protocol(
+        openai_api.check_chat,
+        openai_api.chat_units,
+        openai_api.chat_definition_tokens,
+        openai_api.chat_view,
+        openai_api.chat_answer,
+        openai_api.chat_events,
+        LocalCache,
     ),
     "/v1beta/openai/chat/completions": Protocol(
         gemini_api.check,
@@ -146,7 +166,7 @@ class Simulator(LoopbackServer):
         total = sum(unit.tokens for unit in units)
         if self._window is not None and total > self._window:
             raise _too_long(path, total, self._window)
-        cache = self._caches.setdefault(path, BreakpointCache() if path == "/v1/messages" else PrefixCache())
+        cache = self._caches.setdefault(path, protocol.cache())
         read, written = cache.read_and_write(units)
         seen = protocol.view(body)
         said = self._brain(seen)

@@ -44,7 +44,10 @@ class ExitCode(IntEnum):
     CONFIG = 3, "a configuration is wrong: a file, its syntax, a model's name"
     CREDENTIALS = 4, "a key is missing or was refused"
     SERVERS = 5, "a required server, or every server, failed; `mcp test`: one failed"
-    DENIED = 6, "answered, but a tool call was denied; `--denied-ok` makes it 0"
+    DENIED = (
+        6,
+        "answered, but a tool call was denied; `--set denied_ok=true` makes it 0",
+    )
     LIMIT = (
         7,
         "a limit ended it: turns, calls, tokens, money, time, the length of the answer, repeated calls",

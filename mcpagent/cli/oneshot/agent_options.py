@@ -149,7 +149,7 @@ def make_agent(
 
 
 def _limits(options: Options) -> Limits:
-    """Return the limits of the `--max-...` options."""
+    """Return the limits of the options `max_...`."""
     from mcpagent.values.limits.run_limits import Limits
 
     return Limits(
@@ -165,7 +165,7 @@ def _limits(options: Options) -> Limits:
 
 
 def _settings(options: Options) -> ModelSettings:
-    """Return the settings of `--thinking`, `--profile` and `--set`. Raises `ConfigError`."""
+    """Return the settings of `thinking`, `profile` and `--set`. Raises `ConfigError`."""
     from mcpagent.models.model_settings import settings_of
 
     told: dict[str, str] = {}
@@ -182,7 +182,7 @@ def _settings(options: Options) -> ModelSettings:
 
 
 def _provider_tools(options: Options) -> list[ProviderTool]:
-    """Return the tools of `--provider-tool`. Raises `ConfigError`."""
+    """Return the tools of `provider_tool`. Raises `ConfigError`."""
     from mcpagent.models.provider_run.provider_tools import (
         expect_distinct,
         provider_tool_of,
@@ -191,7 +191,7 @@ def _provider_tools(options: Options) -> list[ProviderTool]:
     tools: list[ProviderTool] = []
     for text in options.provider_tool:
         name, equals, written = text.partition("=")
-        where = f"--provider-tool {safe_line(name, 60)}"
+        where = f"provider_tool {safe_line(name, 60)}"
         try:
             told = {}
             if equals:
@@ -207,11 +207,11 @@ def _provider_tools(options: Options) -> list[ProviderTool]:
 
 def _with_flags(text: str, *, is_card: bool) -> str:
     """Replace parameter names in a library's notice by the flags that set them; a card sets `tool_search` itself."""
-    text = re.sub(r"^pre_discovered_tools: ", "--always-load: ", text)
+    text = re.sub(r"^pre_discovered_tools: ", "always_load: ", text)
     if is_card:
         return text
     return re.sub(
-        r"^tool_search\.eager_tools\.(.*?): ", r"--always-load, server \1: ", text
+        r"^tool_search\.eager_tools\.(.*?): ", r"always_load, server \1: ", text
     )
 
 

@@ -70,11 +70,11 @@ from mcpagent.values.limits.run_limits import LimitKind
 from mcpagent.values.messages import FilePart, Usage
 
 _FLAGS: Mapping[LimitKind, str] = {
-    "turns": "--max-turns",
-    "tool_calls": "--max-calls",
-    "tokens": "--max-tokens",
-    "dollars": "--max-cost",
-    "seconds": "--max-seconds",
+    "turns": "--max-turns ",
+    "tool_calls": "--set max_calls=",
+    "tokens": "--set max_tokens=",
+    "dollars": "--max-cost ",
+    "seconds": "--set max_seconds=",
 }
 _STOPPED: Mapping[str, str] = {
     "repeated_calls": "stopped: the model made the same call again and again",
@@ -95,9 +95,9 @@ def stopped_line(finished: RunFinished) -> str:
     else:
         most = limit.most
     if limit.limit == "tokens":
-        flag = f"{_FLAGS[limit.limit]} {most:.0f}"
+        flag = f"{_FLAGS[limit.limit]}{most:.0f}"
     else:
-        flag = f"{_FLAGS[limit.limit]} {most:g}"
+        flag = f"{_FLAGS[limit.limit]}{most:g}"
     words = limit.said(
         "" if finished.answer else "without an answer",
         limit=flag if limit.scope == "run" else "",
@@ -220,7 +220,7 @@ class _OneShot:
             self.terminal.warn(
                 *rules_without_effect(agent, self.configuration, approver.rules)
             )
-            if options.estimate:
+            if options.dry_run:
                 return self._estimate(agent, schema)
             earlier = len(agent.messages)
             finished = await self._follow(agent, self.prompt, schema)
@@ -364,7 +364,7 @@ class _OneShot:
         """Report events while servers connect; the stream has the others."""
         if not self.connecting:
             return
-        if not self.options.estimate and event in [
+        if not self.options.dry_run and event in [
             joins_later(server.name) for server in self.configuration.enabled
         ]:
             return  # the question reports it when it continues without that server

@@ -20,7 +20,10 @@ from mcp.client.auth import (
     OAuthRegistrationError,
     OAuthTokenError,
 )
-from mcp.client.auth.utils import issuers_match
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    issuers_match,
+)
 from mcp.shared.auth import (
     OAuthClientInformationFull,
     OAuthClientMetadata,
@@ -74,15 +77,6 @@ def secret_method(
         if method == "client_secret_basic":
             break
     return "client_secret_basic"
-
-
-def _metadata_kind(request: httpx2.Request) -> str | None:
-    path = request.url.path
-    if "/.well-known/" not in path:
-        return None
-    if "/.well-known/oauth-protected-resource" in path:
-        return RESOURCE
-    return AUTHORITY
 
 
 async def _problem_of(kind: str, response: httpx2.Response) -> str:
@@ -184,7 +178,9 @@ class ConfiguredSignIn(OAuthClientProvider):
         try:
             outgoing = await anext(flow)
             while True:
-                kind = _metadata_kind(outgoing)
+                kind = None
+                if outgoing is not request:
+                    kind = self._metadata_kind(outgoing)
                 if kind != RESOURCE:
                     self._refuse_fallback(RESOURCE)
                 if kind is None:
@@ -200,6 +196,21 @@ class ConfiguredSignIn(OAuthClientProvider):
             return
         finally:
             await flow.aclose()
+
+    def _metadata_kind(self, request: httpx2.Request) -> str | None:
+        """Return whose metadata a request of the sign-in fetches; None if it fetches none.
+
+        A server may keep its own metadata at any address (RFC 9728 5.1), an authorization server only where RFC 8414 3
+        and OpenID Connect Discovery 4 place it.
+        """
+        if request.method != "GET":
+            return None
+        places = build_oauth_authorization_server_metadata_discovery_urls(
+            self.context.auth_server_url, self.context.server_url
+        )
+        if str(request.url) in places:
+            return AUTHORITY
+        return RESOURCE
 
     async def _checked(
         self, request: httpx2.Request, response: httpx2.Response

@@ -15,12 +15,16 @@ from typing import Any
 from mcpagent.errors import ConfigError
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.found_tools.proxied_calls import (
+    CALL_TOOL,
+    proxy_of,
+    through_call_tool,
+)
 from mcpagent.models.http_model import encoded
 from mcpagent.models.tool_changes_in_history import (
     Change,
     annotated,
     plan_tools,
-    redefinition_notes,
 )
 from mcpagent.models.wire_values import (
     headed,
@@ -102,6 +106,7 @@ class AnthropicHistory:
 
     def __init__(self, request: ModelRequest, can: Capabilities) -> None:
         self.plan = plan_tools(request)
+        self._proxy = proxy_of(self.plan, can)
         asked = can.searches and bool(request.deferred_tools)
         self.searched = asked or any(
             _is_search(part) for message in request.messages for part in message.parts
@@ -139,7 +144,7 @@ class AnthropicHistory:
         written = [
             self._written(tool)
             for tool in self.plan.in_order_of_arrival()
-            if tool.name in self._defined
+            if tool.name in self._defined and tool.name not in self._proxy.names
         ]
         if problem := limit_problem(
             [tool for tool in written if "defer_loading" in tool]
@@ -147,7 +152,10 @@ class AnthropicHistory:
             raise ConfigError(
                 f'{problem}; select fewer tools, or let mcpagent search (ToolSearch execution "local")'
             )
-        return [*map(write_tool, self.plan.eager), *search, *written]
+        tools = [*map(write_tool, self.plan.eager), *search, *written]
+        if self._proxy.is_offered:
+            tools.append(write_tool(CALL_TOOL))
+        return tools
 
     def _written(self, tool: ToolDefinition) -> dict[str, Any]:
         deferred = tool.name in self._referenced or tool.name not in self.plan.found
@@ -183,8 +191,15 @@ class AnthropicHistory:
         return self._turns
 
     def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
-        blocks = (_assistant_block(part, self._ids) for part in message.parts)
-        return [self._without_lost(block) for block in blocks if block is not None]
+        blocks: list[dict[str, Any]] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall) and part.name in self._proxy.names:
+                name, arguments = through_call_tool(part)
+                part = replace(part, name=name, arguments=arguments)
+            block = _assistant_block(part, self._ids)
+            if block is not None:
+                blocks.append(self._without_lost(block))
+        return blocks
 
     def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
         """Return a search's result without removed tools: Anthropic refuses a request that refers to one."""
@@ -222,7 +237,7 @@ class AnthropicHistory:
     ) -> list[dict[str, Any]]:
         references = self._references(changes)
         if not self.redefines_tools:
-            message = annotated(message, changes, redefinition_notes)
+            message = annotated(message, changes, self._proxy.notes)
         blocks: list[dict[str, Any]] = []
         words: list[dict[str, Any]] = []
         for part in message.parts:

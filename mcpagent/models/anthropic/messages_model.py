@@ -25,6 +25,7 @@ from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
+from mcpagent.models.found_tools.proxied_calls import CALL_TOOL
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel, ProviderSdk
 from mcpagent.models.provenance import last_container
 from mcpagent.models.provider_run.citations import citations_of
@@ -99,6 +100,12 @@ _KNOWN_BLOCKS = frozenset(
 
 CONTAINER_SECONDS = 30 * 24 * 3600.0
 """So long after the time that it tells of a container Anthropic may restore it."""
+
+_REFUSES_REFERENCES = re.compile(
+    r"invalid beta flag|for the `?anthropic-beta`? header"
+    r"|(?:defer_loading|tool_reference).{0,80}(?:not permitted|does not match)"
+)
+"""As clouds refuse tools that are loaded later: by the beta (anthropics/claude-code#49370), or by the field."""
 
 _FILTERED = ("web_search_2026", "web_fetch_2026")
 
@@ -214,6 +221,15 @@ def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(betas)
 
 
+def _has_deferred(body: Mapping[str, Any]) -> bool:
+    """Return whether tools of the body are loaded later, or searched by the provider."""
+    for tool in body.get("tools", ()):
+        is_search = str(tool.get("type")).startswith("tool_search_tool")
+        if is_search or tool.get("defer_loading"):
+            return True
+    return False
+
+
 def read_message(
     answer: Mapping[str, Any], *, history: Sequence[Message] = ()
 ) -> ModelResponse:
@@ -256,6 +272,8 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
             return None
         case {"type": "tool_use", "name": str(name)}:
             rest = without(block, ("type", "id", "name", "input"))
+            if name == CALL_TOOL.name:  # as sent, though it is a call of another tool
+                rest = without(block, ("type", "id"))
             call_id, arguments = str(block.get("id") or ""), block.get("input")
             return read_call(
                 call_id, name, arguments, cut_off=cut_off, provider_data=rest
@@ -455,9 +473,7 @@ class AnthropicModel(HttpModel):
         """The JSON of a Messages request."""
         learned = self.server()
         has_field = self.endpoint.caching == "field" and learned.flag("cache_field")
-        body = request_body(
-            request, self.model_name, self.capabilities, has_field=has_field
-        )
+        body = request_body(request, self.model_name, self.able, has_field=has_field)
         return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
@@ -476,7 +492,7 @@ class AnthropicModel(HttpModel):
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         """Return why the model's search cannot be used: too many or too large tools, or no search; "" if it can."""
-        if not self.capabilities.searches:
+        if not self.able.searches:
             return super().search_problem(strategy, deferred)
         return limit_problem([write_tool(tool) for tool in deferred])
 
@@ -494,13 +510,21 @@ class AnthropicModel(HttpModel):
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the header with the configured and the needed betas, if there are any."""
-        betas = dict.fromkeys((*self.betas, *betas_of(body)))
-        if betas:
-            return {
-                "headers": {"anthropic-beta": ",".join(betas)},
-                "params": {"beta": "true"},
-            }
+        if betas := self._betas_for(body):
+            return {"headers": {"anthropic-beta": ",".join(betas)}}
         return {}
+
+    def address_for(self, body: Mapping[str, Any]) -> str:
+        """Return the path with `beta=true` if there are betas, which the clients of clouds look for."""
+        if self._betas_for(body):
+            return f"{self.path}?beta=true"
+        return self.path
+
+    def _betas_for(self, body: Mapping[str, Any]) -> list[str]:
+        needed = betas_of(body)
+        if self.endpoint.server.search_beta and _has_deferred(body):
+            needed = (*needed, self.endpoint.server.search_beta)
+        return list(dict.fromkeys((*self.betas, *needed)))
 
     def continued(
         self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
@@ -555,10 +579,14 @@ class AnthropicModel(HttpModel):
         )
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also that a container is gone: the request goes out without it, and has a new one.
+        """Also that found tools cannot be referred to, and that a container is gone: the request gets a new one.
 
         After the reported time, Anthropic restores it for 30 days; if it cannot, it answers 500.
         """
+        if self.able.discovery == "references" and _REFUSES_REFERENCES.search(
+            failure.message
+        ):
+            return self.learn(failure, references=False)
         container = self._container_of(way.request)
         if container is not None:
             named = (

@@ -37,10 +37,12 @@ _FLAGS = (
     "demands",
     "cache_field",
     "cache_markers",
+    "references",
+    "no_tools",
 )
-_SIZES = ("window_tokens", "parameters")
+_SIZES = ("window_tokens", "parameters", "description")
 _TEXTS = ("limit_field", "history_form")
-_GROUPS = ("field", "tool", "output")
+_GROUPS = ("field", "tool", "output", "input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,11 @@ class Learned:
     """The facts about a model at an address, by topic.
 
     Flags are False once they were refused: "takes_tools" of requests, "constrains" (`response_format` is obeyed),
-    "takes_schemas" unchanged, "demands" (a call may be demanded), "cache_field" and "cache_markers". Sizes are
-    "window_tokens" and "parameters". "limit_field" is the field of the longest answer, "history_form" the dialect that
-    a history needs. "field:NAME" has the setting whose field was refused, "tool:NAME" why a provider's tool is omitted,
-    "output:SCHEMA" that a form of answers was refused.
+    "takes_schemas" unchanged, "demands" (a call may be demanded), "cache_field", "cache_markers", "references" to found
+    tools, "no_tools" with a history that calls some. Sizes are "window_tokens", "parameters", and the characters of a
+    tool's "description". "limit_field" is the field of the longest answer, "history_form" the dialect that a history
+    needs. "field:NAME" has the setting whose field was refused, "tool:NAME" why a provider's tool is omitted,
+    "output:SCHEMA" that a form of answers was refused, "input:KIND" that a kind of file was.
     """
 
     facts: Mapping[str, LearnedFact] = field(default_factory=dict[str, LearnedFact])
@@ -90,6 +93,11 @@ class Learned:
     def parameters(self) -> int | None:
         """The number of parameters of the model; None if unknown."""
         return self._size("parameters")
+
+    @property
+    def description(self) -> int | None:
+        """The longest description of a tool, in characters; None if none was refused."""
+        return self._size("description")
 
     def flag(self, what: str) -> bool:
         """Return False if this was refused, else True."""

@@ -16,7 +16,10 @@ _ASKING = ("user", "tool")
 
 
 def with_markers(body: Mapping[str, Any], marker: Mapping[str, str]) -> dict[str, Any]:
-    """Return the body with the system prompt and the last message marked, and where the request before ended."""
+    """Return the body with marked texts: the system prompt, the last message, and where the request before ended.
+
+    The user's last message is marked too: OpenRouter may overlook markers in results (earendil-works/pi#584).
+    """
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return dict(body)
@@ -33,7 +36,8 @@ def _places(messages: Sequence[Any]) -> list[int]:
     ]
     places = [place for place, role in enumerate(roles) if role == "system"][:1]
     asking = [place for place, role in enumerate(roles) if role in _ASKING]
-    places += asking[-1:]
+    users = [place for place, role in enumerate(roles) if role == "user"]
+    places += sorted({*users[-1:], *asking[-1:]})
     answers = [place for place, role in enumerate(roles) if role == "assistant"]
     before = [place for place in asking if answers and place < answers[-1]]
     if before and len(messages) - before[-1] > LOOKBACK_MESSAGES:

@@ -28,10 +28,10 @@ from mcpagent.models.openai.openai_chat_history import (
     dialect_of,
     request_body,
 )
-from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.output_modes.asked_output import callable_in
 from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
+from mcpagent.models.wellformed.tool_lists import wants_tools, with_placeholder
 from mcpagent.models.wellformed.wellformed_chat import wellformed_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.utilities.python.argument_checks import checked
@@ -106,9 +106,13 @@ class OpenAIChatModel(OpenAIModel):
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body as the strictest server of the dialect takes it."""
-        return wellformed_chat(
+        made = wellformed_chat(
             body, turns=self.dialect.turns, call_id=self.dialect.call_id
         )
+        is_claude = self.endpoint.caching == "markers"
+        if is_claude or not self.server().flag("no_tools"):
+            return with_placeholder(made)
+        return made
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the whole body, with cache markers if the server caches nothing without them."""
@@ -157,8 +161,7 @@ class OpenAIChatModel(OpenAIModel):
         return self.endpoint.server.structured != "alone"
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also whether the server takes tools, whether it obeys `response_format`, whether its model wants to see
-        reasoning in each answer, though it be empty, and what it calls the longest answer."""
+        """Learn how the server takes tools, calls, `response_format`, reasoning and the longest answer."""
         if _MISSES_REASONING.search(failure.message) and self.dialect is not DEEPSEEK:
             return self.learn(failure, history_form="deepseek")
         if (
@@ -166,6 +169,8 @@ class OpenAIChatModel(OpenAIModel):
             and "Use 'max_completion_tokens'" in failure.message
         ):
             return self.learn(failure, limit_field="max_completion_tokens")
+        if self.server().flag("no_tools") and wants_tools(failure):
+            return self.learn(failure, no_tools=False)
         if way.request.tools and self.calls is None and takes_no_tools(failure.message):
             return self.learn(failure, takes_tools=False)
         if (
@@ -200,6 +205,4 @@ class OpenAIChatModel(OpenAIModel):
             )
         if was_refused and not response.message.tool_calls:
             response = unreadable_call(response, request)
-        if self.capabilities.discovery == "call_tool":
-            return unproxied(response)
         return response

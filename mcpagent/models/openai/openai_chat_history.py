@@ -14,20 +14,18 @@ from typing import Any
 
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
-from mcpagent.models.openai.gemini_schema import UNSIGNED, gemini_schema
-from mcpagent.models.openai.proxied_calls import (
-    CALL_TOOL,
-    is_proxied,
-    proxy_notes,
+from mcpagent.models.found_tools.proxied_calls import (
+    Proxy,
+    proxy_of,
     through_call_tool,
 )
+from mcpagent.models.openai.gemini_schema import UNSIGNED, gemini_schema
 from mcpagent.models.profiles import server_of
 from mcpagent.models.tool_changes_in_history import (
     ToolPlan,
     annotated,
     changes_in_words,
     plan_tools,
-    redefinition_notes,
 )
 from mcpagent.models.wire_values import (
     NO_ANSWER,
@@ -201,19 +199,15 @@ def request_body(
     `tool_choice` "none" keeps the tools, and so the cached prefix.
     """
     plan = plan_tools(request)
-    proxied = is_proxied(plan, can)
-    if proxied:
-        tools = *plan.eager, CALL_TOOL
-    else:
-        tools = plan.all_tools
+    proxy = proxy_of(plan, can)
     if request.system.strip():
         system = [{"role": "system", "content": request.system}]
     else:
         system = []
     body: dict[str, Any] = {"model": model_name}
-    if tools:
+    if tools := proxy.native(plan):
         body["tools"] = [write_tool(tool, dialect) for tool in tools]
-    written = write_messages(request.messages, plan, proxied=proxied, dialect=dialect)
+    written = write_messages(request.messages, plan, proxy, dialect=dialect)
     body["messages"] = [*system, *written]
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
@@ -234,35 +228,27 @@ def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any
 def write_messages(
     messages: Sequence[Message],
     plan: ToolPlan,
+    proxy: Proxy,
     *,
-    proxied: bool,
     dialect: Dialect = OPENAI,
 ) -> list[dict[str, Any]]:
     """Return the messages. Images of tool results follow in a user message: results cannot contain them.
 
-    With `proxied`, found tools are described in the result that found them and called through `call_tool`.
+    Tools of `proxy` are described in the result that found them and called through `call_tool`.
     """
     written: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, dialect.call_id)
-    if proxied:
-        notes_of = proxy_notes
-    else:
-        notes_of = redefinition_notes
-    if proxied:
-        proxied_names = frozenset(plan.found)
-    else:
-        proxied_names = frozenset()
     changes = changes_in_words(plan, messages)
     for position, message in enumerate(messages):
         if message.role == "assistant":
-            said = _assistant_message(message, proxied_names, ids)
+            said = _assistant_message(message, proxy.names, ids)
             written.append(
                 said if message.origin is not None else dialect.foreign(said)
             )
             continue
         results: list[Content] = []
         own: list[Content] = []
-        for part in annotated(message, changes.get(position, ()), notes_of).parts:
+        for part in annotated(message, changes.get(position, ()), proxy.notes).parts:
             if isinstance(part, ToolResult):
                 shown = shown_parts(part)
                 files = [one for one in shown if isinstance(one, FILE_PARTS)]

@@ -19,7 +19,6 @@ from mcpagent.models.openai.openai_responses_history import (
     request_body,
     search_events,
 )
-from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import (
     asked_in,
@@ -247,10 +246,7 @@ class OpenAIResponsesModel(OpenAIModel):
         )
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        response = read_response(answer, history=request.messages)
-        if self.capabilities.discovery == "call_tool":
-            return unproxied(response)
-        return response
+        return read_response(answer, history=request.messages)
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         """Return the reason if the model has no search, or does not rank by the `strategy`."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
-from mcpagent.models.openai.proxied_calls import (
+from mcpagent.models.found_tools.proxied_calls import (
     CALL_TOOL,
-    is_proxied,
-    proxy_notes,
+    Proxy,
+    proxy_of,
     through_call_tool,
 )
 from mcpagent.models.profiles import profile_of
@@ -25,7 +25,6 @@ from mcpagent.models.tool_changes_in_history import (
     annotated,
     changes_in_words,
     plan_tools,
-    redefinition_notes,
 )
 from mcpagent.models.wire_values import (
     data_url,
@@ -77,18 +76,18 @@ def request_body(
     inline = can.discovery == "additional_tools"
     search = HostedSearch(request, plan, can)
     body: dict[str, Any] = {"model": model_name}
-    proxied = is_proxied(plan, can)
-    tools = [
-        *map(write_tool, (*plan.eager, CALL_TOOL) if proxied else plan.eager),
-        *search.tools,
-    ]
-    if not (inline or proxied):
-        tools += [tool for written in search.arriving.values() for tool in written]
+    proxy = proxy_of(plan, can)
+    tools = [*map(write_tool, plan.eager), *search.tools]
+    if not inline:
+        arriving = chain.from_iterable(search.arriving.values())
+        tools += [tool for tool in arriving if tool["name"] not in proxy.names]
+    if proxy.is_offered:
+        tools.append(write_tool(CALL_TOOL))
     if tools:
         body["tools"] = tools
     if request.system.strip():
         body["instructions"] = request.system
-    items = write_input(request.messages, plan, search, inline=inline, proxied=proxied)
+    items = write_input(request.messages, plan, search, proxy, inline=inline)
     known = {tool.name for tool in (*plan.all_tools, *request.deferred_tools)}
     if search.loaded and known:
         body["input"] = [without_lost(item, known) for item in items]
@@ -300,27 +299,21 @@ def write_input(
     messages: Sequence[Message],
     plan: ToolPlan,
     search: HostedSearch,
+    proxy: Proxy,
     *,
     inline: bool,
-    proxied: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the history as input items.
 
-    With `inline`, tools appear at their arrival, as `additional_tools`; with `proxied`, they are described there and
-    called through `call_tool`. The results of another provider's search precede that answer, because its calls follow
+    With `inline`, tools appear at their arrival, as `additional_tools`; those of `proxy` are described there and called
+    through `call_tool`. The results of another provider's search precede that answer, because its calls follow
     in it.
     """
     items: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, partial(legal_id, longest=_LONGEST_ID))
-    if proxied:
-        notes_of = proxy_notes
-    else:
-        notes_of = redefinition_notes
-    if proxied:
-        through = frozenset(plan.found)
-    else:
-        through = frozenset[str]()
-    words = changes_in_words(plan, messages) if proxied else plan.changes
+    words = plan.changes
+    if proxy.in_words:
+        words = changes_in_words(plan, messages)
     for position, message in enumerate(messages):
         new = None
         if inline:
@@ -332,10 +325,10 @@ def write_input(
         if message.role == "assistant":
             items += [
                 *added,
-                *_assistant_items(message, ids, search.namespaces, through),
+                *_assistant_items(message, ids, search.namespaces, proxy.names),
             ]
         else:
-            noted = annotated(message, words.get(position, ()), notes_of)
+            noted = annotated(message, words.get(position, ()), proxy.notes)
             items += [*_user_items(noted, ids), *added]
     return items
 

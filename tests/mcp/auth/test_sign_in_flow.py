@@ -489,6 +489,7 @@ async def found_and_used(documents: Documents, tmp_path: Path) -> None:
     [
         described(f"{RESOURCE}/mcp", AUTHORITY),
         described(None, AUTHORITY),  # as in 2025-03-26
+        described("/about/this.json", f"/tenant{OPENID}", "/tenant"),
         described(None, None),
     ],
 )

@@ -49,11 +49,11 @@ TALK = (
         (Origin("openrouter", "chat", "openrouter.ai/api/v1", "anthropic/claude-opus-4.5"), "markers", "call_tool"),
         (Origin("openai-chat", "chat", "gateway.example/v1", "claude-opus-4-5"), "markers", "call_tool"),
         (Origin("openai-chat", "chat", "api.anthropic.com/v1", "claude-opus-4-5"), "none", "append"),
-        (Origin("openrouter", "chat", "openrouter.ai/api/v1", "openai/gpt-5.5"), "automatic", "append"),
-        (Origin("ollama", "chat", "localhost/v1", "claude-like:7b"), "automatic", "append"),
+        (Origin("openrouter", "chat", "openrouter.ai/api/v1", "openai/gpt-5.5"), "automatic", "batches"),
+        (Origin("ollama", "chat", "localhost/v1", "claude-like:7b"), "automatic", "batches"),
         (Origin("openai", "responses", "api.openai.com/v1", "gpt-5.4"), "automatic", "additional_tools"),
         (Origin("openai", "responses", "eu.api.openai.com/v1", "gpt-5.4"), "automatic", "additional_tools"),
-        (Origin("openai", "responses", "gateway.example/v1", "gpt-5.4"), "automatic", "append"),
+        (Origin("openai", "responses", "gateway.example/v1", "gpt-5.4"), "automatic", "batches"),
         (Origin("azure", "responses", "me.openai.azure.com/openai/v1", "gpt-5.4"), "automatic", "call_tool"),
         (Origin("deepseek", "chat", "api.deepseek.com/v1", "deepseek-chat"), "automatic", "call_tool"),
     ],
@@ -127,7 +127,7 @@ GATEWAYS = [
 def test_claude_behind_a_gateway_is_marked_in_blocks(provider: str, url: str, name: str) -> None:
     model = OpenAIChatModel(name, provider=provider, base_url=url, api_key="k")
     body = model.request_body(ModelRequest("Be brief.", TALK, (WEATHER,)))
-    assert marked(body["messages"]) == [0, 3]
+    assert marked(body["messages"]) == [0, 1, 3]
     assert body["messages"][0]["content"] == [{"type": "text", "text": "Be brief.", "cache_control": EPHEMERAL}]
     hour = ModelSettings(cache_ttl="1h")
     longer = model.request_body(ModelRequest("S", (*TALK, user_message("And Paris?")), (WEATHER,), settings=hour))

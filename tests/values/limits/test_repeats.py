@@ -307,15 +307,16 @@ async def test_another_tool_in_between_is_no_second_try() -> None:
 
 
 def picture(number: int) -> str:
-    return base64.b64encode(f"picture {number}".encode()).decode()
+    """Bytes of a picture's type, which nothing has to decode."""
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + f"picture {number}".encode()).decode()
 
 
 LOOKS: dict[str, Callable[[int], list[Text | Image | BinaryBlock]]] = {
     "image": lambda n: [Image("image/png", picture(n))],
     "image with words": lambda n: [Text("the screen"), Image("image/png", picture(n))],
     "image with a time": lambda n: [Text(f"at {at(n)}"), Image("image/png", picture(n))],
-    "second image": lambda n: [Image("image/png", "aGk="), Image("image/png", picture(n))],
-    "sound": lambda n: [Text("recorded"), BinaryBlock("audio/wav", picture(n))],
+    "second image": lambda n: [Image("image/png", picture(0)), Image("image/png", picture(n))],
+    "sound": lambda n: [Text("recorded"), BinaryBlock("audio/wav", base64.b64encode(f"sound {n}".encode()).decode())],
 }
 
 

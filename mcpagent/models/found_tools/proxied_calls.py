@@ -6,7 +6,7 @@ unless the format can announce found tools. This module keeps the prefix for oth
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcpagent.models.base import ModelResponse
@@ -38,20 +38,56 @@ CALL_TOOL = ToolDefinition(
 )
 
 
-def is_proxied(plan: ToolPlan, can: Capabilities) -> bool:
-    """Return whether found tools are called through `call_tool`: in conversations with search tools."""
-    return can.discovery == "call_tool" and any(
-        tool.name in SEARCH_NAMES for tool in plan.eager
-    )
+NATIVE_BATCHES = 2
+"""How many searches may still write tools into `tools`, with "batches": each one costs the cached conversation."""
 
 
-def proxy_notes(change: Change) -> list[str]:
-    """Return notes about the tools that `call_tool` can call from here on."""
-    new = [
-        f"Call it as call_tool(tool_name, arguments): {as_text(tool)}"
-        for tool in change.new
-    ]
-    return [*new, *redefinition_notes(change)]
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """The part that `call_tool` has in one request.
+
+    `names` are the found tools that are called through it. `is_offered`: whether it is one of the tools. `in_words`:
+    whether found tools may be described in the history.
+    """
+
+    names: frozenset[str] = frozenset()
+    is_offered: bool = False
+    in_words: bool = False
+
+    def native(self, plan: ToolPlan) -> list[ToolDefinition]:
+        """Return the tools that are written as tools: those from the start, and the first found ones."""
+        found = [tool for name, tool in plan.found.items() if name not in self.names]
+        if self.is_offered:
+            return [*plan.eager, *found, CALL_TOOL]
+        return [*plan.eager, *found]
+
+    def notes(self, change: Change) -> list[str]:
+        """Return notes about the tools that `call_tool` can call from here on, and about changed ones."""
+        new = [
+            f"Call it as call_tool(tool_name, arguments): {as_text(tool)}"
+            for tool in change.new
+            if tool.name in self.names
+        ]
+        return [*new, *redefinition_notes(change)]
+
+
+def proxy_of(plan: ToolPlan, can: Capabilities) -> Proxy:
+    """Return which found tools are called through `call_tool`: only in conversations with search tools.
+
+    With "batches", the tools of the first searches are written into `tools`, where models call them best, while a
+    conversation is short. `call_tool` joins them with the last of these batches, so that it costs no cache by itself.
+    """
+    if not any(tool.name in SEARCH_NAMES for tool in plan.eager):
+        return Proxy()
+    if can.discovery == "call_tool":
+        return Proxy(frozenset(plan.found), is_offered=True, in_words=True)
+    if can.discovery != "batches":
+        return Proxy()
+    batches = [place for place in sorted(plan.changes) if plan.new_at(place)]
+    written = batches[:NATIVE_BATCHES]
+    native = {tool.name for place in written for tool in plan.new_at(place)}
+    is_full = len(written) == NATIVE_BATCHES
+    return Proxy(frozenset(plan.found) - native, is_offered=is_full, in_words=True)
 
 
 def through_call_tool(

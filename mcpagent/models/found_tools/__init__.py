@@ -1,0 +1,1 @@
+"""Ways to call tools that a conversation found after it began."""
