@@ -33,17 +33,17 @@ class Shape:
     def compiled(self) -> re.Pattern[str]:
         """Return the pattern of the whole key, with a kept mark as group 1."""
         marks = "|".join(map(re.escape, self.marks.split()))
-        if self.kept:
-            return re.compile(f"({marks})(?:{self.pattern})")
         start = self.before
         if begins_like_a_word(self.marks):
             start = _START
+        if self.kept:
+            return re.compile(f"({start}(?:{marks}))(?:{self.pattern})")
         return re.compile(f"(){start}(?:{marks})(?:{self.pattern})")
 
 
 def begins_like_a_word(mark: str) -> bool:
-    """Return whether a mark counts at the beginning of a word only."""
-    return mark[0].isalnum() and not mark.endswith(("=", "/"))
+    """Return whether a mark counts at the beginning of a word only; `storageAccountKey=` is one in a word."""
+    return mark[0].isalnum() and not mark.endswith("=")
 
 
 SHAPES: tuple[Shape, ...] = (
