@@ -521,7 +521,7 @@ class Sessions:
         return self._result(self._do(work))
 
     def match(self, wanted: str) -> list[SessionInfo]:
-        """Return the sessions that match an ID, its beginning, or words of a title or a message, the last used first."""
+        """Return the sessions that match an ID, its beginning, or words of a title or message, the last used first."""
         infos = self.sessions()
         if exact := [info for info in infos if info.id == wanted]:
             return exact

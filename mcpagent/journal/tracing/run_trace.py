@@ -302,7 +302,7 @@ class RunTrace(RunObserver):
         seconds: float = 0.0,
         **others: Any,
     ) -> OpenSpan:
-        """Start a span so many seconds ago below another one, or the run, by that span's clock, so that it is within."""
+        """Start a span so many seconds ago below another one, or the run, by that span's clock, to be within it."""
         above = above or self._run
         assert above is not None
         begun = max((above.ended or above.now()) - int(seconds * 1e9), above.begun)
