@@ -37,7 +37,7 @@ def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> 
             for item in (_item(one, parses_arguments) for one in items)
             if item is not None
         ]
-        made["input"] = _paired(written)
+        made["input"] = _paired(_without_last_thoughts(written))
     tools = body.get("tools")
     if isinstance(tools, list):
         made["tools"] = distinct_tools(
@@ -124,6 +124,19 @@ def _with_legal_name(written: Any) -> Any:
     if legal == name:
         return written
     return {**written, "name": legal}
+
+
+def _without_last_thoughts(items: Sequence[Any]) -> list[Any]:
+    """Return the items without reasoning that nothing of its answer follows: OpenAI refuses it."""
+    made: list[Any] = []
+    is_answer = False
+    for item in reversed(items):
+        if _kind(item) == "reasoning" and not is_answer:
+            continue
+        made.append(item)
+        is_user = isinstance(item, Mapping) and item.get("role") == "user"
+        is_answer = not is_user and _kind(item) != "function_call_output"
+    return made[::-1]
 
 
 def _is_empty(item: Mapping[str, Any]) -> bool:
