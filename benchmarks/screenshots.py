@@ -114,9 +114,9 @@ SHOTS: Mapping[str, Shot] = {
         title="approval",
     ),
     "search": Shot(
-        ("tools", "search", "how far is it from one capital to another", "--explain"),
+        ("tools", "search", "how far is it from one capital to another", "-v"),
         to_its_end,
-        title='mcpagent tools search "..." --explain',
+        title='mcpagent tools search "..." -v',
     ),
     "test": Shot(
         ("mcp", "test", "--config", "both.json", "--trust-project"),

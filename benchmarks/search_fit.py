@@ -51,7 +51,6 @@ _ODDS = {
     "hybrid": "odds with word vectors",
     "sentences": "odds with sentences",
     "multilingual": "odds with sentences of 16 languages",
-    "both": "odds with both",
 }
 """The strategies whose odds are fitted, and the groups of their weights."""
 

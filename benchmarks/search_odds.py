@@ -31,7 +31,7 @@ from benchmarks.search_unserved import CALIBRATION, FRESH, HELD_OUT
 from mcpagent.search.result import Odds, SearchResult
 from mcpagent.search.strength import Chance
 
-STRATEGIES = ("bm25", "hybrid", "sentences", "multilingual", "both")
+STRATEGIES = ("bm25", "hybrid", "sentences", "multilingual")
 DEPTH = 8
 _MOST, _LEAST_RATIO = 4.0, 0.5
 _UNSERVED_WEIGHT = 12.0

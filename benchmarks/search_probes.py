@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder: its file names would hide packages
@@ -30,11 +29,10 @@ if __name__ == "__main__":
 from benchmarks.search_data import read_rows
 from mcpagent.search import ToolIndex
 from mcpagent.search.fields import field_texts, local_name
-from mcpagent.search.meaning.embedding import FusedEmbedder
 from mcpagent.search.words import spoken, terms, written_words
 from mcpagent.values.messages import ToolDefinition
 
-SENTENCES = ("sentences", "multilingual", "both")
+SENTENCES = ("sentences", "multilingual")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SAMPLE = 200
 _DESCRIPTION_WORDS = 12
@@ -74,17 +72,11 @@ def load_tools(folder: Path) -> list[ToolDefinition]:
 def index_of(
     tools: Sequence[ToolDefinition], strategy: str, min_strength: float | None = None
 ) -> ToolIndex:
-    """An index of the tools; the vectors of a sentence encoder, which take minutes, are kept. "both": "auto" with a
-    multilingual one.
-    """
+    """An index of the tools; the vectors of a sentence encoder, which take minutes, are kept."""
     cache = (
         Path(gettempdir()) / "mcpagent-benchmarks" if strategy in SENTENCES else None
     )
-    embedder = FusedEmbedder(cache) if strategy == "both" else None
-    ranking: Any = "hybrid" if strategy == "both" else strategy
-    index = ToolIndex(
-        ranking, embedder=embedder, min_strength=min_strength, cache_folder=cache
-    )
+    index = ToolIndex(strategy, min_strength=min_strength, cache_folder=cache)  # type: ignore[arg-type]
     servers: dict[str | None, list[ToolDefinition]] = {}
     for tool in tools:
         servers.setdefault(tool.server, []).append(tool)

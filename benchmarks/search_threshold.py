@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--queries", type=Path, nargs="*", default=[])
     parser.add_argument(
         "--strategy",
-        choices=("bm25", "hybrid", "sentences", "multilingual", "both"),
+        choices=("bm25", "hybrid", "sentences", "multilingual"),
         default="bm25",
     )
     parser.add_argument(

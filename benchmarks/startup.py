@@ -1,6 +1,7 @@
 """What starting up costs, beside other agent command lines: CPU seconds of `--help`, the prompt, a search, an answer.
 
     python benchmarks/startup.py [--runs 5] [--home DIR]
+    python benchmarks/startup.py --imports [--runs 21]      # imports of this repository only, nothing is installed
 
 Installs mcpagent (this repository) and the others, newest releases, each into an environment of its own in the home
 folder, all with the Python that runs this; fast-agent beside the older pydantic and a2a-sdk that it starts with. The
@@ -466,6 +467,36 @@ def table(found: Measured, versions: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
+IMPORTS = (
+    "pass",
+    "import mcpagent",
+    "from mcpagent import Agent",
+    "from mcpagent import Agent; Agent('offline')",
+)
+
+
+def imports_table(runs: int) -> str:
+    """CPU seconds of each import, and how many bare starts of Python that is."""
+    seconds: dict[str, list[float]] = {code: [] for code in IMPORTS}
+    for run in range(runs + 1):
+        for code in IMPORTS:
+            spent = cpu_of_command([sys.executable, "-c", code], os.environ, ROOT)
+            if run:
+                seconds[code].append(spent)
+    medians = {code: statistics.median(values) for code, values in seconds.items()}
+    bare = medians["pass"]
+    lines = [
+        f"{code:<46}{value:>8.3f} s{value / bare:>8.1f}x"
+        for code, value in medians.items()
+    ]
+    return "\n".join(
+        [
+            f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, {runs} runs",
+            *lines,
+        ]
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -479,7 +510,15 @@ def main() -> None:
     parser.add_argument(
         "--json", action="store_true", help="print all values as JSON too"
     )
+    parser.add_argument(
+        "--imports",
+        action="store_true",
+        help="measure only imports of this repository, against a bare start",
+    )
     options = parser.parse_args()
+    if options.imports:
+        print(imports_table(options.runs))
+        return
     home: Path = options.home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     bins = {contender.package: install(contender, home) for contender in CONTENDERS}

@@ -256,6 +256,18 @@ def test_importing_loads_no_heavy_package() -> None:
     assert not loaded_by(code) & set(HEAVY)
 
 
+def test_importing_agent_does_not_load_the_engine() -> None:
+    """A program pays for the engine when it makes its first agent: `asyncio` alone costs five bare starts."""
+    own = "print(json.dumps([name for name in sys.modules if name.startswith('mcpagent.agents.')]))"
+    code = f"import json, sys\nfrom mcpagent import Agent\n{own}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert set(json.loads(done.stdout)) == {
+        f"mcpagent.agents.{name}" for name in ("agent", "names_elsewhere", "runnable")
+    }
+    assert not loaded_by("from mcpagent import Agent") & {"asyncio", "ssl", "logging", "sqlite3", *HEAVY}
+    assert "asyncio" in loaded_by("from mcpagent import Agent\nAgent('offline')")
+
+
 def test_help_loads_no_heavy_package() -> None:
     """typer loads pydantic for a command's page, and nothing does for the page of the top level."""
     code = (

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,14 +82,29 @@ def prepare(
     """
     home.mkdir(parents=True, exist_ok=True)
     usable: set[str] = set()
+    under_way: dict[str, float] = {}
+
+    def installed(environment: Environment) -> float | None:
+        def begins() -> None:
+            under_way[environment.name] = time.monotonic()
+            say(f"  {environment.name:<12}   ...   installing {environment.contents}")
+
+        try:
+            return make(
+                environment,
+                home,
+                retry=retry or environment is mcpagent,
+                begins=begins,
+            )
+        finally:
+            under_way.pop(environment.name, None)
+
     with ThreadPoolExecutor(max_workers=3) as workers:
         started = {
-            workers.submit(
-                make, environment, home, retry=retry or environment is mcpagent
-            ): environment
+            workers.submit(installed, environment): environment
             for environment in (mcpagent, *ENVIRONMENTS)
         }
-        for done in as_completed(started):
+        for done in _as_they_end(started, under_way, say):
             environment = started[done]
             try:
                 seconds = done.result()
@@ -113,8 +128,36 @@ def prepare(
     return usable
 
 
-def make(environment: Environment, home: Path, *, retry: bool = False) -> float | None:
-    """Installs one environment; seconds taken, None where one is there already.
+SILENT_SECONDS = 10
+"""The longest pause without a line while something is installed."""
+
+
+def _as_they_end(
+    started: Iterable[Future[float | None]],
+    under_way: dict[str, float],
+    say: Callable[[str], None],
+) -> Iterator[Future[float | None]]:
+    """Yields each environment that is done, and reports the others every ten seconds."""
+    pending = set(started)
+    while pending:
+        ended, pending = wait(
+            pending, timeout=SILENT_SECONDS, return_when=FIRST_COMPLETED
+        )
+        yield from ended
+        if not ended:
+            now = time.monotonic()
+            names = [f"{name} {now - at:.0f} s" for name, at in [*under_way.items()]]
+            say(f"  still installing: {', '.join(names)}")
+
+
+def make(
+    environment: Environment,
+    home: Path,
+    *,
+    retry: bool = False,
+    begins: Callable[[], None] = lambda: None,
+) -> float | None:
+    """Installs one environment; seconds taken, None where one is there already. `begins` is called before it installs.
 
     A failure is kept beside it and raised again by later runs, without trying, until `retry` or other packages. Where
     an older one was there, it stays as it was and is used.
@@ -139,6 +182,7 @@ def make(environment: Environment, home: Path, *, retry: bool = False) -> float 
     if ready.is_file():
         _replace(folder, before)
     started = time.monotonic()
+    begins()
     try:
         _install(environment, folder, home / f"{environment.name}.log")
     except InstallError as problem:

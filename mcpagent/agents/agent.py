@@ -4,59 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mcpagent.agents.agent_runtime import AgentRuntime
-from mcpagent.agents.run_input import Given, wanted_output
+from mcpagent.agents.names_elsewhere import answers_other_names
 from mcpagent.agents.runnable import WaysToAsk
-from mcpagent.agents.session import Session, session_of
-from mcpagent.agents.session_runtime import SessionRuntime
-from mcpagent.code_mode.code_options import CodeMode, search_for_programs
 from mcpagent.errors import InputError
-from mcpagent.journal.sessions.protocol import SessionStore
-from mcpagent.journal.sessions.store import Sessions
-from mcpagent.mcp.all_servers import McpServers
-from mcpagent.models.base import Model
-from mcpagent.models.provider_run.provider_tools import (
-    ProviderMcp,
-    ProviderTool,
-    expect_distinct,
-)
-from mcpagent.permissions.policy import ApprovalPolicy, ApprovalPredicate
-from mcpagent.run.agent_run import Deps
-from mcpagent.tool_search.search_options import ToolSearch
-from mcpagent.toolsets.agent_tools import agent_tool
-from mcpagent.toolsets.definition import (
-    Definition,
-    Instructions,
-    ModelChoice,
-    RunOptions,
-    expect_model,
-    wrapped_by,
-)
-from mcpagent.toolsets.functions import function_tool
-from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
-from mcpagent.utilities.python.argument_checks import (
-    checked,
-    expect,
-    expect_arguments,
-    expect_function,
-    expect_options,
-)
-from mcpagent.values.approval import PendingCall
-from mcpagent.values.events import Emit, guarded, log_warnings
-from mcpagent.values.limits.run_limits import Limits
-from mcpagent.values.messages import Content, Message, Spent, ToolDefinition
-from mcpagent.values.tool_context import ToolContext
-from mcpagent.values.tools import Tool, usable_tool
+from mcpagent.utilities.python.argument_checks import checked, expect, expect_options
+from mcpagent.values.type_variables import Deps
 
+# `from mcpagent import Agent` loads this module. The engine is loaded by the first `Agent(...)`.
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcpagent.agents.cards.card import AgentCard
+    from mcpagent.agents.run_input import Given
+    from mcpagent.agents.session import Session
+    from mcpagent.agents.session_runtime import SessionRuntime
+    from mcpagent.code_mode.code_options import CodeMode
+    from mcpagent.journal.sessions.protocol import SessionStore
+    from mcpagent.journal.sessions.store import Sessions
+    from mcpagent.mcp.all_servers import McpServers
     from mcpagent.mcp.server_status import ServerStatus
+    from mcpagent.models.base import Model
     from mcpagent.models.foreign_histories import History
+    from mcpagent.permissions.policy import ApprovalPolicy, ApprovalPredicate
     from mcpagent.search import SearchResult
+    from mcpagent.tool_search.search_options import ToolSearch
+    from mcpagent.toolsets.definition import Instructions, ModelChoice, RunOptions
+    from mcpagent.toolsets.sources import AnyTools, McpConfig
+    from mcpagent.values.approval import PendingCall
+    from mcpagent.values.events import Emit
+    from mcpagent.values.limits.run_limits import Limits
+    from mcpagent.values.messages import Message, Spent, ToolDefinition
+    from mcpagent.values.tool_context import ToolContext
+    from mcpagent.values.tools import Tool
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -71,25 +53,31 @@ class Agent(WaysToAsk[Deps]):
     An agent is a definition; a conversation is a `Session`: `agent.session()` begins one, any number at once. `ask`,
     `messages` and the like of the agent itself use the agent's default session.
 
-    `model`: `provider:name`, any object with `Model.respond`, a list of these (the next one answers if one cannot), or
-    None for the first provider whose key is set. `tools` may hold functions, tools, toolsets, `McpServer` values, lists
-    of functions, and tools that the model's provider runs, such as `WebSearch()`. `mcp_config`: a file, a dict of the
-    same shape, `ServerConfig` values, or the result of `load_servers`. `instructions` begin the system prompt; a
-    function of the run's context is called when a conversation begins.
-    `tool_search`: True, "auto" (on for large catalogues), `ToolSearch(...)`, or False; None searches only tools that
-    are marked as deferred. `with_tool_search_mode=True` and `"auto"` mean the same as `tool_search=True` and `"auto"`.
-    `pre_discovered_tools`, names and patterns such as `get_*`, are offered from the first request on.
-    `code_mode`: True, or `CodeMode(...)`: the model calls tools as functions in Python programs.
-    `approval`: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with who decides.
-    `options` limit an answer (turns, tokens, money, time), and hold the model's settings, the options of all servers,
-    and wrappers such as a `Recorder`. `sessions` stores the conversations, at a path or an address of PostgreSQL:
-    `agent.session("id")` continues one, in any process. `on_event` receives every event; its errors are logged, never
-    raised (without it, warnings are logged).
-
     Constructing does no I/O and needs no key; entering connects all servers at once. If a server fails, `servers` and
     an event name it, and the others work.
+
+    Args:
+        model: `provider:name`, any object with `Model.respond`, or a list of these, whose next one answers if one
+            cannot. None: the first provider whose key is set.
+        tools: Functions, tools, toolsets, `McpServer` values, lists of functions, and tools that the model's provider
+            runs, such as `WebSearch()`.
+        mcp_config: A file, a dict of the same shape, `ServerConfig` values, or the result of `load_servers`.
+        instructions: The beginning of the system prompt. A function of the run's context is called when a conversation
+            begins.
+        tool_search: True, "auto" (on for large catalogues), `ToolSearch(...)`, or False. None: only tools that are
+            marked as deferred are searched.
+        with_tool_search_mode: True and "auto" mean the same as in `tool_search`.
+        pre_discovered_tools: Names and patterns such as `get_*` that are offered from the first request on.
+        code_mode: True, or `CodeMode(...)`: the model calls tools as functions in Python programs.
+        approval: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with its approver.
+        options: `RunOptions`: the limits of an answer, the model's settings, the options of all servers, and wrappers
+            such as a `Recorder`.
+        sessions: The store of the conversations: a path, or an address of PostgreSQL. `agent.session("id")` continues
+            one, in any process.
+        on_event: A listener for every event. Its errors are logged, never raised. Without it, warnings are logged.
     """
 
+    @answers_other_names
     def __init__(
         self,
         model: ModelChoice = None,
@@ -106,57 +94,21 @@ class Agent(WaysToAsk[Deps]):
         sessions: Sessions | SessionStore | str | Path | None = None,
         on_event: Emit | None = None,
     ) -> None:
-        expect_model(model)
-        expect_config(mcp_config)
-        expect("tools", tools, (list, tuple), "list of functions, tools and toolsets")
-        annotated: dict[str, object] = {
-            "instructions": instructions,
-            "tool_search": tool_search,
-            "with_tool_search_mode": with_tool_search_mode,
-            "pre_discovered_tools": pre_discovered_tools,
-            "code_mode": code_mode,
-            "options": options,
-            "sessions": sessions,
-            "on_event": on_event,
-        }
-        expect_arguments("Agent", Agent.__init__, annotated)
-        if callable(instructions):
-            expect_function("instructions", instructions, "context")
-        if on_event is not None:
-            expect_function("on_event", on_event, "event")
-        options = options or RunOptions()
-        if isinstance(approval, ApprovalPolicy):
-            rules = approval
-        else:
-            rules = ApprovalPolicy(approval)
-        hosted = expect_distinct(
-            tool for tool in tools if isinstance(tool, ProviderTool)
-        )
-        own = [tool for tool in tools if not isinstance(tool, ProviderTool)]
-        definition = Definition(
-            instructions,
-            _search_of(tool_search, with_tool_search_mode, code_mode),
-            tuple(pre_discovered_tools),
-            options,
-            sources_of(own, mcp_config, options.servers, rules),
-            provider_tools=hosted,
-            code_mode=CodeMode() if code_mode is True else code_mode or None,
-        )
-        unasked = [
-            tool.name
-            for tool in hosted
-            if isinstance(tool, ProviderMcp) and rules.required is not False
-        ]
-        self._runtime = AgentRuntime(
-            wrapped_by(definition, options.wrappers),
+        from mcpagent.agents.building import runtime_of
+
+        self._runtime = runtime_of(
             model,
+            tools,
             mcp_config=mcp_config,
-            rules=rules,
-            store=sessions
-            if sessions is None or isinstance(sessions, Sessions)
-            else Sessions(sessions),
-            listener=guarded(on_event) if on_event is not None else log_warnings,
-            unasked=unasked,
+            instructions=instructions,
+            tool_search=tool_search,
+            with_tool_search_mode=with_tool_search_mode,
+            pre_discovered_tools=pre_discovered_tools,
+            code_mode=code_mode,
+            approval=approval,
+            options=options,
+            sessions=sessions,
+            on_event=on_event,
         )
 
     def __repr__(self) -> str:
@@ -164,6 +116,7 @@ class Agent(WaysToAsk[Deps]):
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
+    @answers_other_names
     def session(
         self,
         id: str | None = None,  # noqa: A002 - what everybody calls it
@@ -175,17 +128,33 @@ class Agent(WaysToAsk[Deps]):
     ) -> Session[Deps]:
         """A separate conversation over this agent's servers, tools and model; it continues `messages`, if you pass any.
 
-        `trusted=False` marks the messages as third-party data: their system words, open calls, compactions and
-        containers of programs are ignored. None: messages of mcpagent are trusted, messages in the format of another
-        API are not. Calls at their end that have no result can be answered with `Session.resume`; the next prompt
-        closes them. `id` identifies it for toolsets and listeners. Tool functions find `deps` and `tool_context` in
-        their `RunContext`. `limits` apply to all its runs together, in place of `RunOptions(session_limits=...)`; the
-        session stores its use. It lives as long as your code holds it. If the agent stores its sessions, a known ID
-        continues its conversation. Reading it takes some milliseconds, during which the event loop waits:
-        `await asyncio.to_thread(agent.session, id)` reads it in a thread. Raises `AgentStateError` before the agent is
-        started, `InputError` for messages that cannot be read, and `SessionBusyError` if another process has the
-        session, or a durable run that has not ended.
+        It lives as long as your code holds it. If the agent stores its sessions, a known ID continues its conversation.
+        Reading it takes some milliseconds, during which the event loop waits:
+        `await asyncio.to_thread(agent.session, id)` reads it in a thread. Calls at the end of `messages` that have no
+        result can be answered with `Session.resume`; the next prompt closes them.
+
+            session = agent.session("ann")
+            print(await session.ask("What time is it in Tokyo?"))
+
+        Args:
+            id: The name of the session for the store, toolsets and listeners.
+            messages: A history to continue.
+            deps: Your own objects; tool functions find them in their `RunContext`.
+            tool_context: The context of tool functions, in their `RunContext`.
+            limits: The limits of all its runs together, in place of `RunOptions(session_limits=...)`. The session
+                stores its use.
+            trusted: False: the messages are third-party data; their system words, open calls, compactions and
+                containers of programs are ignored. None: messages of mcpagent are trusted, messages in the format of
+                another API are not.
+
+        Raises:
+            AgentStateError: The agent is not started.
+            InputError: The messages cannot be read.
+            SessionBusyError: Another process has the session, or a durable run that has not ended.
         """
+        from mcpagent.agents.session import session_of
+        from mcpagent.values.limits.run_limits import Limits
+
         expect("limits", limits, (Limits, NoneType), "Limits(...)")
         expect(
             "trusted",
@@ -226,6 +195,8 @@ class Agent(WaysToAsk[Deps]):
             raise InputError(
                 "messages: the history is empty; it must end with a user's message"
             )
+        from mcpagent.values.messages import Content
+
         *earlier, last = history.messages
         if last.role != "user":
             raise InputError(
@@ -276,6 +247,8 @@ class Agent(WaysToAsk[Deps]):
 
         Called with a `Tool`, such as another agent's `as_tool`, it adds that one unchanged.
         """
+        from mcpagent.toolsets.functions import function_tool
+        from mcpagent.values.tools import Tool, usable_tool
 
         expect_options("tool", function_tool, options)
 
@@ -398,6 +371,9 @@ class Agent(WaysToAsk[Deps]):
         started with the caller, if it is not started already. With an `output_type` its answers are the JSON of such
         values.
         """
+        from mcpagent.agents.run_input import wanted_output
+        from mcpagent.toolsets.agent_tools import agent_tool
+
         spec = wanted_output(output_type)
         return agent_tool(
             self._runtime,
@@ -453,23 +429,6 @@ class Agent(WaysToAsk[Deps]):
 
     def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
         return self._runtime.started_session()._wait_for_answer(given)
-
-
-def _search_of(
-    search: bool | Literal["auto"] | ToolSearch | None,
-    mode: bool | Literal["auto"],
-    code_mode: bool | CodeMode,
-) -> ToolSearch | None:
-    """Return the tool search that these parameters ask for; None: only marked tools are searched."""
-    if isinstance(search, ToolSearch | None):
-        wanted = search
-    else:
-        wanted = ToolSearch(enabled=search)
-    if wanted is None and mode is not False:
-        wanted = ToolSearch(enabled=mode)
-    if code_mode:
-        return search_for_programs(wanted)
-    return wanted
 
 
 def _history(

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from mcpagent.agents.run_input import Given
 from mcpagent.errors import AgentStateError
-from mcpagent.run.agent_run import Output, RunResult
+from mcpagent.run.agent_run import RunResult
 from mcpagent.run.output.last_answer import typed_answer
 from mcpagent.run.output.output_spec import OutputSpec
 from mcpagent.utilities.python.event_loops import in_own_loop, running_loop
@@ -23,6 +23,7 @@ from mcpagent.values.events import (
     RunFinished,
     TextDelta,
 )
+from mcpagent.values.type_variables import Output
 
 _T = TypeVar("_T")
 

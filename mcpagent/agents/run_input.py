@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from mcpagent.history.conversation import Words, usable_prompt
 from mcpagent.history.intake.files import prompt_parts
@@ -14,6 +14,9 @@ from mcpagent.values.approval import CallAnswer, usable_answers
 from mcpagent.values.limits.run_limits import Limits
 from mcpagent.values.messages import Text
 from mcpagent.values.tool_context import ToolContext
+
+InputKind: TypeAlias = Literal["prompt", "answers", "either"]
+"""The input that a method accepts: words, answers to pending calls, or either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,11 @@ def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
     ):
         return usable_answers(prompt)
     return usable_prompt(prompt)
+
+
+READERS: Mapping[InputKind, Callable[[Any], Words | Mapping[str, CallAnswer]]] = {
+    "prompt": usable_prompt,
+    "answers": usable_answers,
+    "either": said_in,
+}
+"""The function that reads each kind of input; it raises `InputError` for other input."""

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mcpagent.agents.event_stream import Answering, EventStream
-from mcpagent.agents.run_input import Given, said_in, wanted_output
-from mcpagent.history.conversation import usable_prompt
-from mcpagent.run.agent_run import Deps, RunResult
-from mcpagent.toolsets.definition import PromptOrAnswers
-from mcpagent.values.approval import CallAnswer, usable_answers
-from mcpagent.values.limits.run_limits import Limits
-from mcpagent.values.messages import Prompt
-from mcpagent.values.tool_context import ToolContext
+from mcpagent.agents.names_elsewhere import (
+    METHODS,
+    answers_other_names,
+    missing_method,
+)
+from mcpagent.values.type_variables import Deps
 
+# `from mcpagent import Agent` loads this module. The engine is loaded by the first `Agent(...)`.
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+
+    from mcpagent.agents.event_stream import Answering, EventStream
+    from mcpagent.agents.run_input import Given, InputKind
+    from mcpagent.run.agent_run import RunResult
+    from mcpagent.toolsets.definition import PromptOrAnswers
+    from mcpagent.values.approval import CallAnswer
+    from mcpagent.values.limits.run_limits import Limits
+    from mcpagent.values.messages import Prompt
+    from mcpagent.values.tool_context import ToolContext
 
 _O = TypeVar("_O")
 
@@ -34,6 +41,13 @@ class WaysToAsk(Generic[Deps]):
     def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
         """`ask_sync`, for code that cannot await."""
         raise NotImplementedError
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Any:
+            if name in METHODS:
+                raise missing_method(type(self).__name__, name)
+            return object.__getattribute__(self, name)
 
     @overload
     def ask(
@@ -65,6 +79,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, _O]: ...
+    @answers_other_names
     def ask(
         self,
         prompt: Prompt,
@@ -76,25 +91,31 @@ class WaysToAsk(Generic[Deps]):
     ) -> Coroutine[Any, Any, Any]:
         """Return the answer to the prompt, continuing the conversation.
 
-        The prompt is a text, or parts such as `[Text("What is this?"), Image(...)]`.
+        After an error or a cancellation the conversation continues with the next `ask`.
 
-        With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
-        and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
-        this run, and `limits` that of `RunOptions(limits=)`. Raises `ModelError` when the model fails, `InputError` for
-        an unusable prompt or type, `OutputError` for an answer that is not of the type, also when it was asked for once
-        more, `LimitError` when a limit ends the run before there is anything of an answer, or one of the type,
-        `AgentStateError` while the session is answering, `CallsPendingError` when calls wait for an answer. After an
-        error or a cancellation the conversation continues with the next `ask`.
+            city = await agent.ask("Which city is the largest?", output_type=City)
+
+        Args:
+            prompt: A text, or parts such as `[Text("What is this?"), File("photo.png")]`.
+            output_type: The type of the answer: a pydantic model, dataclass, TypedDict, enum, list, union, or a JSON
+                Schema. None: text.
+            deps: Your own objects for tool functions, in place of the session's, for this run.
+            tool_context: The context of tool functions, in place of the session's, for this run.
+            limits: The limits of this run, in place of `RunOptions(limits=...)`.
+
+        Raises:
+            ModelError: The model failed.
+            InputError: The prompt or the type is unusable.
+            OutputError: The answer is not of the type, also after a second request.
+            LimitError: A limit ended the run before there was an answer.
+            AgentStateError: The session is answering, or the agent is not started.
+            CallsPendingError: Calls wait for an answer.
         """
-        return self._asked.answer_to(
-            lambda: Given(
-                usable_prompt(prompt),
-                wanted_output(output_type),
-                deps,
-                tool_context,
-                limits,
-            )
-        )
+        given = _given("prompt", prompt, output_type, deps, tool_context, limits)
+        answering = self._asked.answer_to(given)
+        # Python's warning about a missing `await` names the method.
+        answering.__qualname__ = f"{type(self).__name__}.ask"  # type: ignore[attr-defined]
+        return answering
 
     @overload
     def ask_sync(
@@ -126,6 +147,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> _O: ...
+    @answers_other_names
     def ask_sync(
         self,
         prompt: Prompt,
@@ -135,19 +157,22 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Any:
-        """`ask` for code without an event loop.
+        """Return the answer like `ask`, in code without an event loop.
 
         An agent starts itself if need be; close it with `close()` or `with`. Its sessions need it started.
+
+            with Agent("offline") as agent:
+                print(agent.ask_sync("What is 12 * 12?"))
+
+        Args:
+            prompt: As in `ask`.
+            output_type: As in `ask`.
+            deps: As in `ask`.
+            tool_context: As in `ask`.
+            limits: As in `ask`.
         """
-        return self._wait_for_answer(
-            lambda: Given(
-                usable_prompt(prompt),
-                wanted_output(output_type),
-                deps,
-                tool_context,
-                limits,
-            )
-        )
+        given = _given("prompt", prompt, output_type, deps, tool_context, limits)
+        return self._wait_for_answer(given)
 
     @overload
     def run(
@@ -179,6 +204,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, RunResult[_O]]: ...
+    @answers_other_names
     def run(
         self,
         prompt: PromptOrAnswers,
@@ -192,12 +218,22 @@ class WaysToAsk(Generic[Deps]):
 
         Pending calls raise nothing: the result lists them. An answer that does not match the `output_type` raises only
         when you read `output`.
+
+            result = await agent.run("What is 12 * 12?")
+            print(result.answer, result.usage.requests)
+
+        Args:
+            prompt: A text, parts, or answers to pending calls.
+            output_type: As in `ask`.
+            deps: As in `ask`.
+            tool_context: As in `ask`.
+            limits: As in `ask`.
         """
-        return self._asked.result_of(
-            lambda: Given(
-                said_in(prompt), wanted_output(output_type), deps, tool_context, limits
-            )
-        )
+        given = _given("either", prompt, output_type, deps, tool_context, limits)
+        answering = self._asked.result_of(given)
+        # Python's warning about a missing `await` names the method.
+        answering.__qualname__ = f"{type(self).__name__}.run"  # type: ignore[attr-defined]
+        return answering
 
     @overload
     def resume(
@@ -229,6 +265,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, _O]: ...
+    @answers_other_names
     def resume(
         self,
         answers: Sequence[CallAnswer] = (),
@@ -248,16 +285,21 @@ class WaysToAsk(Generic[Deps]):
 
         A run that was begun with an `output_type` still ends with such an answer. Pass the type again to get its value;
         without it, you get the validated JSON as text.
+
+            answer = await session.resume([call.approve() for call in session.pending])
+
+        Args:
+            answers: One answer to each pending call.
+            output_type: As in `ask`.
+            deps: As in `ask`.
+            tool_context: As in `ask`.
+            limits: As in `ask`.
         """
-        return self._asked.answer_to(
-            lambda: Given(
-                usable_answers(answers),
-                wanted_output(output_type),
-                deps,
-                tool_context,
-                limits,
-            )
-        )
+        given = _given("answers", answers, output_type, deps, tool_context, limits)
+        answering = self._asked.answer_to(given)
+        # Python's warning about a missing `await` names the method.
+        answering.__qualname__ = f"{type(self).__name__}.resume"  # type: ignore[attr-defined]
+        return answering
 
     @overload
     def stream(
@@ -289,6 +331,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> EventStream[_O]: ...
+    @answers_other_names
     def stream(
         self,
         prompt: PromptOrAnswers,
@@ -306,10 +349,35 @@ class WaysToAsk(Generic[Deps]):
         Leaving it in any way cancels the run; so does leaving a plain `async for` over it. With answers in place of a
         prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
         `RunFinished.pending`. With an `output_type`, `partial_output()` is the part that has arrived.
+
+        Args:
+            prompt: A text, parts, or answers to pending calls.
+            output_type: As in `ask`.
+            deps: As in `ask`.
+            tool_context: As in `ask`.
+            limits: As in `ask`.
         """
+        from mcpagent.agents.event_stream import EventStream
+        from mcpagent.agents.run_input import wanted_output
+
+        given = _given("either", prompt, output_type, deps, tool_context, limits)
+        return EventStream(self._asked, given, wanted_output(output_type))
+
+
+def _given(
+    kind: InputKind,
+    said: Any,
+    output_type: Any,
+    deps: Any,
+    tool_context: ToolContext | None,
+    limits: Limits | None,
+) -> Callable[[], Given]:
+    """Return a function that reads the input when the run begins, so that its errors are those of the run."""
+
+    def read() -> Given:
+        from mcpagent.agents.run_input import READERS, Given, wanted_output
+
         spec = wanted_output(output_type)
-        return EventStream(
-            self._asked,
-            lambda: Given(said_in(prompt), spec, deps, tool_context, limits),
-            spec,
-        )
+        return Given(READERS[kind](said), spec, deps, tool_context, limits)
+
+    return read

@@ -12,11 +12,11 @@ from mcpagent.agents.runnable import WaysToAsk
 from mcpagent.agents.session_runtime import SessionRuntime
 from mcpagent.history.sent_messages import LeftOut
 from mcpagent.journal.sessions.kept import KeptSession
-from mcpagent.run.agent_run import Deps
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import ConversationCompacted
 from mcpagent.values.messages import Message, Spent, ToolDefinition
 from mcpagent.values.tool_context import ToolContext
+from mcpagent.values.type_variables import Deps
 
 _MAKING = threading.Lock()
 

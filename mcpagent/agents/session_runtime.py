@@ -55,7 +55,6 @@ from mcpagent.prompt.builder import (
 )
 from mcpagent.run.agent_run import (
     AgentRun,
-    Deps,
     Pipeline,
     RunContext,
     RunResult,
@@ -102,6 +101,7 @@ from mcpagent.values.messages import (
     ToolDefinition,
 )
 from mcpagent.values.tool_context import StateChannel, ToolContext
+from mcpagent.values.type_variables import Deps
 
 if TYPE_CHECKING:
     from mcpagent.search import SearchResult
@@ -419,7 +419,6 @@ class SessionRuntime(WaysToAsk[Deps]):
             emit=emit,
             _conversation=conversation,
         )
-        policy = self._owner.permissions
         run = AgentRun(
             seen,
             conversation,
@@ -437,9 +436,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             begins_at=unfinished.begins_at,
             tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
             budget=SessionBudget(self.limits, self._spent),
-            permissions=policy.below(parent.permissions)
-            if parent is not None
-            else policy,
+            permissions=self._owner.permissions,
             answers=given,
             parent=parent,
             label=label,

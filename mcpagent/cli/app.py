@@ -93,7 +93,7 @@ _LIMITS = (
     "context_window",
     "large_result_tokens",
 )
-_ONE_ANSWER = ("json_schema", "estimate", "no_stream")
+_ONE_ANSWER = ("json_schema", "dry_run", "no_stream")
 _KEEPING = ("continue_last", "session_db")
 _RECORDING = ("record", "replay", "timeout", "server_wait")
 _TELLING = ("quiet", "verbose", "debug", "color")
@@ -102,7 +102,7 @@ _TELLING = ("quiet", "verbose", "debug", "color")
 @opt.taking(
     [
         *("output", *_ASKING, "denied_ok", *_TRUSTING, *_LIMITS, *_ONE_ANSWER),
-        *(*_KEEPING, "session", *_RECORDING, *_TELLING),
+        *(*_KEEPING, "resume", "session", *_RECORDING, *_TELLING),
     ],
     json=Json,
 )
@@ -113,9 +113,11 @@ def ask(
     attach: Attach = None,
     print_: Print = False,  # noqa: ARG001 - routing has read it
 ) -> int:
-    """One answer and exit; the same as -p. What is piped in is added to the question, or is the question."""
+    """Print one answer and exit; the same as -p. Piped text is added to the question, or is the question."""
     _require_one_source(options)
-    return _answer(options, prompt or "", [*(files or ()), *(attach or ())])
+    return _answer(
+        _naming_the_session(options), prompt or "", [*(files or ()), *(attach or ())]
+    )
 
 
 @opt.taking(
@@ -132,14 +134,10 @@ def ask(
     ]
 )
 def chat(options: opt.Options, attach: Attach = None) -> int:
-    """Talk to the agent in the terminal. If stdin is no terminal, what is piped in is asked once."""
+    """Talk to the agent in the terminal. If stdin is no terminal, its text is asked once."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
 
     _require_one_source(options)
-    if options.continue_last and options.resume is not None:
-        raise InputError(
-            "--continue and --resume name two conversations; write one of them"
-        )
     if not is_a_terminal(sys.stdin):
         return _answer(_naming_the_session(options), "", attach or ())
     from mcpagent.cli.chat.conversation_loop import run_chat
@@ -150,53 +148,38 @@ def chat(options: opt.Options, attach: Attach = None) -> int:
     return run_chat(options, terminal, attached=attach or ())
 
 
-@opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, "session_db", "server_wait", *_TELLING])
+@opt.taking(
+    [
+        *(*_ASKING, *_TRUSTING, *_LIMITS, "session_db", "server_wait"),
+        *("at_once", "per_user", "per_minute", *_TELLING),
+    ]
+)
 def worker(
     options: opt.Options,
     database: Database = None,
-    at_once: Annotated[
-        int,
-        typer.Option(
-            "--at-once", metavar="N", min=1, help="Runs at the same time, of all."
-        ),
-    ] = 10,
-    per_user: Annotated[
-        int | None,
-        typer.Option("--per-user", metavar="N", min=1, help="Of those, one user's."),
-    ] = None,
-    per_minute: Annotated[
-        int | None,
-        typer.Option(
-            "--per-minute", metavar="N", min=1, help="Runs that begin in a minute."
-        ),
-    ] = None,
 ) -> int:
-    """Does durable runs, also those that a worker began which died, until Ctrl-C or SIGTERM."""
+    """Execute durable runs until Ctrl-C or SIGTERM, also those of a worker that died."""
     from mcpagent.cli.oneshot.durable_worker import work
     from mcpagent.cli.screen.terminal import open_terminal
 
-    terminal = open_terminal(options.color)
-    return work(
-        options,
-        terminal,
-        database,
-        at_once=at_once,
-        per_user=per_user,
-        per_minute=per_minute,
-    )
+    return work(options, open_terminal(options.color), database)
 
 
 def _require_one_source(options: opt.Options) -> None:
-    """Raise `InputError` for a replay in a stored conversation, because neither could continue with it."""
+    """Raise `InputError` for two conversations, and for a replay in a stored one, which could not continue."""
     kept = {
         "--session": options.session,
         "--resume": options.resume,
         "--continue": options.continue_last or None,
     }
-    named = next((name for name, value in kept.items() if value is not None), None)
-    if options.replay is not None and named is not None:
+    named = [name for name, value in kept.items() if value is not None]
+    if options.replay is not None and named:
         raise InputError(
-            f"--replay gives a recorded run, of which nothing is kept; leave out {named}, or --replay"
+            f"--replay gives a recorded run, of which nothing is kept; leave out {named[0]}, or --replay"
+        )
+    if "--resume" in named and len(named) > 1:
+        raise InputError(
+            f"{named[-1]} and {named[0]} name two conversations; write one of them"
         )
 
 
@@ -220,9 +203,10 @@ def _naming_the_session(options: opt.Options) -> opt.Options:
 
 def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
     """Answer the question, together with the files and the piped text."""
+    from mcpagent.cli.frame.configuration import link_lines
     from mcpagent.cli.oneshot.headless import ask_once
     from mcpagent.cli.oneshot.prompts import joined_prompt, piped_text
-    from mcpagent.cli.screen.terminal import open_terminal
+    from mcpagent.cli.screen.terminal import open_terminal, put
 
     terminal = open_terminal(options.color)
     piped = piped_text(
@@ -230,6 +214,7 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
     )
     if options.replay is not None and not (prompt or files or piped):
         return ask_once(options, "", terminal)  # what was asked is in the recording
+    put(terminal.err, *link_lines(files, options), style="dim")
     question, attached = joined_prompt(prompt, files, piped)
     return ask_once(options, question, terminal, files=attached)
 
@@ -295,6 +280,7 @@ def command_line() -> Any:
 
 def _dispatch(arguments: Sequence[str]) -> int:
     command = command_line()
+    arguments, whole = _help_wanted(arguments)
     routed = route(arguments, _grammar(command))
     if "--" in routed:
         own = routed[: routed.index("--")]
@@ -302,14 +288,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         own = routed
     if "--help" in own or "-h" in own:
         # The page does not depend on what else was typed, so nothing else is parsed.
-        if named := _named_command(command, routed):
-            return int(
-                command.main(
-                    [*named, "--help"], prog_name="mcpagent", standalone_mode=False
-                )
-                or 0
-            )
-        sys.stdout.write(TOP_LEVEL_HELP)
+        sys.stdout.write(_help_page(command, routed, whole=whole))
         return ExitCode.OK
     if (
         routed[:1] == ["completion"] and "--" in routed
@@ -323,6 +302,33 @@ def _dispatch(arguments: Sequence[str]) -> int:
         routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults
     )
     return int(result or 0)
+
+
+def _help_wanted(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the arguments with `--help` for `--help all` and `--help-all`, and whether either was there."""
+    words = list(arguments)
+    end = len(words)
+    if "--" in words:
+        end = words.index("--")
+    for place, word in enumerate(words[:end]):
+        if word == "--help-all":
+            return [*words[:place], "--help", *words[place + 1 :]], True
+        is_help = word in ("--help", "-h") or (word == "help" and place == 0)
+        if is_help and words[place + 1 : place + 2] == ["all"]:
+            return [*words[:place], "--help", *words[place + 2 :]], True
+    return words, False
+
+
+def _help_page(command: Any, routed: Sequence[str], *, whole: bool) -> str:
+    """Return the page of the command that the arguments name, or that of the program."""
+    from mcpagent.cli.help_pages import command_page, every_option
+
+    path, named = _named_command(command, routed)
+    if path:
+        return command_page(named, " ".join(("mcpagent", *path)), None, whole=whole)
+    if whole:
+        return f"{TOP_LEVEL_HELP}\n{every_option(command)}"
+    return TOP_LEVEL_HELP
 
 
 def _close_own_folders() -> None:
@@ -351,15 +357,15 @@ def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
     return default_map(command, settings)
 
 
-def _named_command(command: Any, routed: Sequence[str]) -> list[str]:
-    """Return the words that name a command or a group, without anything that follows them."""
+def _named_command(command: Any, routed: Sequence[str]) -> tuple[list[str], Any]:
+    """Return the words that name a command or a group, without anything that follows them, and the command."""
     path: list[str] = []
-    for word in routed[:2]:
+    for word in routed:
         if word not in getattr(command, "commands", ()):
             break
         command = command.commands[word]
         path.append(word)
-    return path
+    return path, command
 
 
 def _grammar(command: Any) -> Grammar:
@@ -441,10 +447,12 @@ def _usage_line(error: TyperException) -> str:
         and hasattr(error, "option_name")
     ):
         where = "; what the command itself takes stands after --: mcpagent mcp add NAME -- COMMAND ARGS"
-    near = getattr(error, "possibilities", None)
-    if near:
-        message = f"{error.message}; did you mean {' or '.join(near[:3])}?"
-        return message[:1].lower() + message[1:]
+    if context is not None and hasattr(error, "possibilities"):
+        from mcpagent.cli.help_pages import unknown_flag
+
+        message, where = unknown_flag(
+            str(getattr(error, "option_name", "")), context.command, where
+        )
     return f"{message[:1].lower()}{message[1:]}{where}"
 
 

@@ -15,15 +15,23 @@ Commands
   keys list|set|move|remove     API keys and other secrets, in the system keyring
   permissions list|forget|explain   your answers "always"; which rule decides on a tool
   trust list|show|revoke   what you agreed that a project may start, read and send
-  sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
+  sessions list|show|search|export|fork|rename|delete|prune|doctor   your chats
   trace show SESSION|FILE  runs as trees: times, tokens, what was offered; FILE is from --record
   completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute
-  worker                   does durable runs, also those of workers that died
+  worker                   executes durable runs, also those of workers that died
   runs list|show|cancel|delete|prune   the durable runs
 
-Common options (also as variables, MCPAGENT_MODEL for --model; mcpagent COMMAND --help tells more)
+Options that people use (mcpagent COMMAND --help for a command, mcpagent --help all for the rest)
+  -p                       print one answer and exit
   -m, --model NAME         provider:model, e.g. anthropic:claude-sonnet-5-5, ollama:qwen3, offline
-  -c, --continue           the last chat of this folder goes on; -r, --resume: one that you choose
-  --server NAME='command'  one more server, also NAME=https://...; --config FILE: only its
+  -s, --system TEXT        the model's instructions
+  -c, --continue           continue the last chat of this folder
+  -r, --resume [ID|WORDS]  continue another chat; without a value you choose it from a list
+  --attach FILE            a text, picture, PDF or recording for the question
+  --server NAME='command'  one more server, also NAME=https://...
+  --config FILE            the servers of this file only
+  --allow SERVER.TOOL      run these tools without asking
+  -o, --output FORMAT      text, json or stream-json on stdout; --json is short for json
+Every option is also a variable: MCPAGENT_MODEL for --model. --set NAME=VALUE sets what has no flag.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -11,6 +12,7 @@ import typer
 from mcpagent.cli.frame import options as opt
 from mcpagent.cli.frame.options import WriteScope
 from mcpagent.errors import InputError
+from mcpagent.utilities.text.safe_text import safe_line
 
 _CLIENTS = ", ".join(get_args(opt.Client))
 
@@ -107,13 +109,14 @@ def mcp_add(
             help="How a URL is spoken to. Default: http.",
         ),
     ] = "",
-    cwd: Annotated[
-        str,
-        typer.Option("--cwd", metavar="FOLDER", help="The folder it is started in."),
-    ] = "",
-    description: Annotated[
-        str, typer.Option("--description", metavar="TEXT", help="What it is for.")
-    ] = "",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="cwd=FOLDER: where it is started; description=TEXT: its purpose. Repeatable.",
+        ),
+    ] = None,
     trust: Annotated[
         bool,
         typer.Option(
@@ -136,11 +139,23 @@ def mcp_add(
         secret or (),
         header or (),
         transport,
-        cwd=cwd,
-        description=description,
+        **_entry_settings(set_ or ()),
         trust=trust,
     )
     return add_server(options, new, scope, replace=replace)
+
+
+def _entry_settings(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the fields of an entry that `--set` names. Raises `InputError` for others."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if name not in ("cwd", "description"):
+            raise InputError(
+                f'--set "{safe_line(name, 40)}" is no setting of a server; write cwd=FOLDER or description=TEXT'
+            )
+        found[name] = value
+    return found
 
 
 @opt.command(mcp_app, "remove", opt.QUIET, config=File)
@@ -171,11 +186,9 @@ def mcp_disable(options: opt.Options, name: Name, scope: OneScope = None) -> int
 def mcp_import(
     options: opt.Options,
     source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="CLIENT,...",
-            help=f"Only from these: {_CLIENTS}. Default: all.",
+        list[str] | None,
+        typer.Argument(
+            metavar="CLIENTS", help=f"Only from these: {_CLIENTS}. Default: all."
         ),
     ] = None,
     dry_run: Annotated[
@@ -205,7 +218,7 @@ def mcp_import(
         import_servers,
     )
 
-    clients = clients_named(source or "")
+    clients = clients_named(source or ())
     return import_servers(
         options,
         clients,
@@ -240,7 +253,9 @@ def mcp_logs(
     ] = False,
     lines: Annotated[
         int,
-        typer.Option("--lines", "-n", metavar="N", min=1, help="The last lines shown."),
+        typer.Option(
+            "--limit", "-k", "-n", metavar="N", min=1, help="The last lines shown."
+        ),
     ] = 50,
 ) -> int:
     """What a server wrote to its standard error, and when it was started and ended."""
@@ -249,7 +264,11 @@ def mcp_logs(
     return show_log(options, name, lines, follow=follow)
 
 
-@opt.command(mcp_app, "login", ["config", "server", "trust_project", *opt.QUIET])
+@opt.command(
+    mcp_app,
+    "login",
+    ["client_id", "redirect_port", "config", "server", "trust_project", *opt.QUIET],
+)
 def mcp_login(
     options: opt.Options,
     name: Name,
@@ -260,30 +279,13 @@ def mcp_login(
             help="Only print the address; what the browser ends at can be pasted.",
         ),
     ] = False,
-    client_id: Annotated[
-        str | None,
-        typer.Option(
-            "--client-id",
-            metavar="ID",
-            help="A client registered by hand, for a server that registers none; its secret, if any, is taken from "
-            "MCPAGENT_CLIENT_SECRET.",
-        ),
-    ] = None,
-    port: Annotated[
-        int,
-        typer.Option(
-            "--port",
-            metavar="N",
-            min=0,
-            max=65535,
-            help="The port its redirect address has.",
-        ),
-    ] = 0,
 ) -> int:
     """Signs in to a remote server (OAuth) in the browser; the sign-in is kept and renewed."""
     from mcpagent.cli.servers.login_commands import Login, log_in
 
-    return log_in(Login(name, not no_browser, client_id, port), options)
+    return log_in(
+        Login(name, not no_browser, options.client_id, options.redirect_port), options
+    )
 
 
 @opt.command(mcp_app, "logout", ["config", "server", *opt.QUIET])

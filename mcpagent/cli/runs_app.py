@@ -32,7 +32,7 @@ def runs_list(
     database: Database = None,
     of: Annotated[
         str | None,
-        typer.Option("--of", metavar="SESSION", help="Only those of this session."),
+        typer.Argument(metavar="SESSION", help="Only those of this session."),
     ] = None,
     limit: Annotated[
         int, typer.Option("-k", "--limit", metavar="N", min=1, help="Runs shown.")
@@ -75,9 +75,7 @@ def runs_prune(
     options: opt.Options,
     older_than: Annotated[
         str,
-        typer.Option(
-            "--older-than", metavar="AGE", help="Ended so long ago: 30d, 12h, 8w, 1y."
-        ),
+        typer.Argument(metavar="AGE", help="Ended so long ago: 30d, 12h, 8w, 1y."),
     ],
     database: Database = None,
     yes: Yes = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -21,7 +21,16 @@ Which = Annotated[
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Without a question.")]
-Form = Literal["md", "json", "html"]
+Form: TypeAlias = Literal["md", "json", "html"]
+
+
+def _form_of(file: Path | None) -> Form:
+    """Return the format that the name of a file ends with; md without one."""
+    suffixes: dict[str, Form] = {".json": "json", ".html": "html", ".htm": "html"}
+    if file is None:
+        return "md"
+    return suffixes.get(file.suffix.lower(), "md")
+
 
 _LOOKS = ("session_db", *opt.REPORT)
 _CHANGES = ("session_db", *opt.QUIET)
@@ -79,25 +88,27 @@ def sessions_search(
 def sessions_export(
     options: opt.Options,
     session: Which,
-    form: Annotated[
-        Form,
-        typer.Option(
-            "--format", metavar=opt.one_of(Form), help="What is written to stdout."
-        ),
-    ] = "md",
     to: Annotated[
         Path | None,
-        typer.Option(
-            "--to",
+        typer.Argument(
             metavar="FILE",
-            help="Write it to this new file, readable by you only.",
+            help="A new file, readable by you only: .md, .json or .html. Default: stdout.",
+        ),
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar=opt.one_of(Form),
+            help="The format. Default: that of FILE, else md.",
         ),
     ] = None,
 ) -> int:
-    """One as Markdown, JSON or HTML, to read or pass on."""
+    """Write one as Markdown, JSON or HTML, to read or pass on."""
     from mcpagent.cli.sessions_command.changing import export_session
 
-    return export_session(options, session, form, to)
+    return export_session(options, session, form or _form_of(to), to)
 
 
 @opt.command(sessions_app, "fork", _CHANGES)
@@ -105,13 +116,14 @@ def sessions_fork(
     options: opt.Options,
     session: Which,
     title: Annotated[
-        str | None, typer.Option("--title", metavar="TITLE", help="The copy's title.")
+        list[str] | None,
+        typer.Argument(metavar="TITLE", help="The title of the copy."),
     ] = None,
 ) -> int:
     """Copies one, also while it is open elsewhere: the copy goes on by itself."""
     from mcpagent.cli.sessions_command.changing import fork_session
 
-    return fork_session(options, session, title)
+    return fork_session(options, session, " ".join(title or ()))
 
 
 @opt.command(sessions_app, "rename", _CHANGES)
@@ -142,11 +154,7 @@ def sessions_prune(
     options: opt.Options,
     older_than: Annotated[
         str,
-        typer.Option(
-            "--older-than",
-            metavar="AGE",
-            help="Not used for so long: 30d, 12h, 8w, 1y.",
-        ),
+        typer.Argument(metavar="AGE", help="Not used for so long: 30d, 12h, 8w, 1y."),
     ],
     yes: Yes = False,
 ) -> int:

@@ -66,8 +66,9 @@ def config_show(
     origin: Annotated[
         bool,
         typer.Option(
-            "--origin",
-            help="Say where each comes from: a variable, file and line, or the default.",
+            "--verbose",
+            "-v",
+            help="Name the origin of each: a variable, file and line, or the default.",
         ),
     ] = False,
 ) -> int:

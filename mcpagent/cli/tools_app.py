@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -64,7 +64,8 @@ def tools_search(
         ),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say which words matched where.")
+        bool,
+        typer.Option("--verbose", "-v", help="Report which words matched where."),
     ] = False,
 ) -> int:
     """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""
@@ -136,7 +137,8 @@ def examples_suggest(
         bool, typer.Option("--yes", help="Ask the model without a question.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also tools that have such requests.")
+        bool,
+        typer.Option("--replace", help="Also for tools that have such requests."),
     ] = False,
 ) -> int:
     """Has the model write, once, how people ask for each tool, which searches read; says first what that costs."""
@@ -148,12 +150,15 @@ def examples_suggest(
 @opt.command(tools_app, "learned", opt.REPORT)
 def tools_learned(
     options: opt.Options,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget all of it.")] = False,
+    clear: Annotated[
+        Literal["clear"] | None,
+        typer.Argument(metavar="[clear]", help="clear: forget all of it."),
+    ] = None,
 ) -> int:
-    """What tool search has learned with --learn: which tools were added and called after which queries."""
+    """What tool search has learned with learn=true: which tools were added and called after which queries."""
     from mcpagent.cli.tools_command.tool_commands import show_learned
 
-    return show_learned(options, clear=clear)
+    return show_learned(options, clear=clear is not None)
 
 
 @opt.command(
@@ -166,15 +171,7 @@ def tools_call(
         list[str] | None,
         typer.Argument(
             metavar="NAME=TEXT|NAME:=JSON",
-            help="Its arguments; - reads them from stdin, as one JSON object.",
-        ),
-    ] = None,
-    whole: Annotated[
-        str | None,
-        typer.Option(
-            "--input",
-            metavar="JSON",
-            help="All arguments as one JSON object; - reads it from stdin.",
+            help="Its arguments, or all of them as one JSON object; - reads that from stdin.",
         ),
     ] = None,
 ) -> int:
@@ -182,10 +179,13 @@ def tools_call(
     from mcpagent.cli.oneshot.prompts import piped_text
     from mcpagent.cli.tools_command.tool_commands import call_tool
 
-    if arguments == ["-"] and whole is None:
-        arguments, whole = [], "-"
-    if whole == "-":
+    whole = None
+    if arguments == ["-"]:
         whole = piped_text(lambda line: print(line, file=sys.stderr), options.timeout)  # noqa: T201 - its one line
+    elif arguments and arguments[0].lstrip().startswith("{"):
+        arguments, whole = arguments[1:], arguments[0]
+    if arguments == ["-"]:
+        arguments = []
     return call_tool(options, name, arguments or (), whole)
 
 
@@ -194,12 +194,10 @@ def tools_tokens(
     options: opt.Options,
     by: Annotated[
         opt.TokensBy,
-        typer.Option(
-            "--by", metavar=opt.one_of(opt.TokensBy), help="What is summed up."
-        ),
+        typer.Argument(metavar=opt.one_of(opt.TokensBy), help="The unit of the sums."),
     ] = "server",
     top: Annotated[
-        int, typer.Option("--top", metavar="N", min=1, help="Lines shown.")
+        int, typer.Option("--limit", "-k", metavar="N", min=1, help="Lines shown.")
     ] = 20,
 ) -> int:
     """What the definitions cost in each request, and what tool search makes of it."""
@@ -234,12 +232,11 @@ def tools_eval(
     ] = 5,
     least: Annotated[
         float,
-        typer.Option(
-            "--min",
+        typer.Argument(
             metavar="SHARE",
             min=0,
             max=1,
-            help="Exit code 1 if the recall is lower.",
+            help="Exit code 1 if the recall is lower, such as 0.8.",
         ),
     ] = 0.0,
 ) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 
 from mcpagent.config.spellings import KEYS
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secret_shapes import COMPILED
 from mcpagent.utilities.text.secrets import (
     named_words,
-    secrets_in_address,
+    secrets_in_server_address,
     secrets_under,
     without_shapes,
 )
@@ -25,12 +26,14 @@ _SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)
 class LiteralSecret:
     """A secret at a `path` of keys in the entry, and the name of the variable that fits it.
 
-    `before` is the beginning of the value that is not secret: `Bearer `, `--token=`.
+    `before` is the beginning of the value that is not secret: `Bearer `, `--token=`. The rest of an address is none
+    either, so that `length` says how long the secret is; None: up to the end.
     """
 
     path: tuple[str | int, ...]
     variable: str
     before: str = ""
+    length: int | None = None
 
     def __str__(self) -> str:
         return ".".join(str(step) for step in self.path)
@@ -47,7 +50,7 @@ def literal_secrets(entry: Mapping[str, Any]) -> list[LiteralSecret]:
 
 def literal_warnings(server: str, entry: Mapping[str, Any]) -> list[str]:
     """Return one line that names the literal secrets of a server's entry, with the command that moves them; or none."""
-    places = ", ".join(map(str, literal_secrets(entry)))
+    places = ", ".join(dict.fromkeys(map(str, literal_secrets(entry))))
     moving = f"mcpagent keys move {shlex.quote(server)}"
     if places:
         return [
@@ -83,20 +86,36 @@ def _of_arguments(args: Any) -> Iterator[LiteralSecret]:
 
 
 def _of_addresses(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
+    """Yield the secrets in addresses, the last one first: what precedes the others stays when it is replaced."""
     for key in KEYS["url"]:
         address = entry.get(key)
-        if isinstance(address, str) and _is_secret("", address):
-            yield LiteralSecret((key,), "TOKEN")
+        if not isinstance(address, str) or holds_a_reference(address):
+            continue
+        for start, length in sorted(_places_in(address), reverse=True):
+            yield LiteralSecret((key,), "TOKEN", address[:start], length)
+
+
+def _places_in(address: str) -> list[tuple[int, int]]:
+    """Return start and length of each secret in an address."""
+    values = sorted(set(secrets_in_server_address(address)), key=len, reverse=True)
+    spans = [(address.find(value), len(value)) for value in values]
+    for _, shape in COMPILED:
+        found = [(match.end(1), match.end()) for match in shape.finditer(address)]
+        spans += [(start, end - start) for start, end in found]
+    places: list[tuple[int, int]] = []
+    for start, length in spans:
+        is_apart = all(
+            start + length <= at or at + size <= start for at, size in places
+        )
+        if start >= 0 and is_apart:
+            places.append((start, length))
+    return places
 
 
 def _is_secret(name: str, value: str) -> bool:
     if holds_a_reference(value):
         return False
-    return (
-        without_shapes(value) != value
-        or any(secrets_under(name, value))
-        or any(secrets_in_address(value))
-    )
+    return without_shapes(value) != value or any(secrets_under(name, value))
 
 
 def _scheme(value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -15,7 +15,9 @@ from mcpagent.utilities.text.secrets import (
     hide,
     named_words,
     revealed,
+    secrets_in_server_address,
     secrets_under,
+    without_shapes,
 )
 from mcpagent.values.approval import Approval
 
@@ -102,6 +104,33 @@ _SECRET_HEADERS = frozenset(
 )
 
 
+class FileEntry(Mapping[str, Any]):
+    """An entry as its file has it, with literal secrets: `repr` shows its keys, and pickle leaves the values out."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"FileEntry({', '.join(self)})"
+
+    def __deepcopy__(self, _: Any) -> FileEntry:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileEntry, ({},)
+
+
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """An MCP server, variables already expanded.
@@ -111,9 +140,9 @@ class ServerConfig:
     `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
     are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool search
     says (None). `source` is "file:line", and `scope` says whose file that is. `written` is the entry in that file,
-    variables not expanded. A text is a `Secret` if it has a value of the person's environment or keyring in it, or is
-    the value of an Authorization, Cookie or X-API-Key header. Literal credentials are hidden in all that is shown or
-    stored (`mcpagent.utilities.text.secrets`).
+    variables not expanded. A text is a `Secret` if it has a value of the person's environment or keyring in it, is a
+    literal credential, or is the value of an Authorization, Cookie or X-API-Key header. Literal credentials are hidden
+    in all that is shown or stored (`mcpagent.utilities.text.secrets`).
 
     `eager`: a server with cached lists is started in the background, not by its first call. `safe_to_repeat` are globs
     of tools that may run twice. With `trust_hints`, mcpagent also believes the server's hints about tools that may be
@@ -199,33 +228,19 @@ class ServerConfig:
                 "seconds above 0",
                 holds=lambda it: it > 0,
             )
-        words = list(named_words(self.args))
-        named = [
-            *self.env.items(),
-            *self.headers.items(),
-            *((name, value) for _, name, value in words),
-        ]
-        for name, text in (*named, ("", self.url)):
-            if isinstance(text, str):
-                hide(*secrets_under(name, text))
-        private = {
-            place for place, name, text in words if any(secrets_under(name, text))
-        }
-        if private:
-            shown = [
-                Secret(word) if place in private and isinstance(word, str) else word
+        named = {place: (name, text) for place, name, text in named_words(self.args)}
+        held = {
+            "args": tuple(
+                _held(word, *named.get(place, ()))
                 for place, word in enumerate(self.args)
-            ]
-            object.__setattr__(self, "args", tuple(shown))
-        if any(
-            isinstance(text, str) and name.lower() in _SECRET_HEADERS
-            for name, text in self.headers.items()
-        ):
-            object.__setattr__(
-                self,
-                "headers",
-                {name: _kept_secret(name, text) for name, text in self.headers.items()},
-            )
+            ),
+            "env": {name: _held(text, name) for name, text in self.env.items()},
+            "headers": {name: _held(text, name) for name, text in self.headers.items()},
+            "url": _held_address(self.url),
+            "written": FileEntry(self.written),
+        }
+        for name, value in held.items():
+            object.__setattr__(self, name, value)
 
     @property
     def address(self) -> str:
@@ -233,10 +248,26 @@ class ServerConfig:
         return revealed(self.url)
 
 
-def _kept_secret(name: str, text: str | Secret) -> str | Secret:
-    if isinstance(text, str) and name.lower() in _SECRET_HEADERS:
+def _held(text: str | Secret, name: str = "", value: str = "") -> str | Secret:
+    """Return the text, as a `Secret` if a literal under this name is one; its secrets are hidden from now on.
+
+    `value` is the part of an argument behind its name.
+    """
+    if isinstance(text, Secret):
+        return text
+    found = list(secrets_under(name, value or text))
+    hide(*found)
+    if found or name.lower() in _SECRET_HEADERS or without_shapes(text) != text:
         return Secret(text)
     return text
+
+
+def _held_address(url: str | Secret) -> str | Secret:
+    """Return `_held` for the address of a server."""
+    if isinstance(url, str) and any(secrets_in_server_address(url)):
+        hide(*secrets_in_server_address(url))
+        return Secret(url)
+    return _held(url)
 
 
 McpServer: TypeAlias = ServerConfig

@@ -502,7 +502,7 @@ def _checked_url(
     credentials = "Basic " + b64encode(user_and_password.encode()).decode()
     if not origin:
         return bare, Secret(credentials)
-    shown, _, after = origin.partition("@")
-    return Secret(bare, f"{shown.partition('://')[0]}://{after}"), Secret(
-        credentials, f"Basic {shown}"
-    )
+    before, at, after = origin.partition("@")
+    if at:
+        origin = f"{before.partition('://')[0]}://{after}"
+    return Secret(bare, origin), Secret(credentials, f"Basic {before}")

@@ -728,11 +728,6 @@ class OpenAIModel(HttpModel):
     usual_url = OPENAI_URL
 
     @property
-    def at_openai(self) -> bool:
-        """True if requests go to OpenAI itself."""
-        return is_openai(self.target.base_url)
-
-    @property
     def speaks_as_openai(self) -> bool:
         """True if requests go to OpenAI, at any of its addresses, or to Azure."""
         return self.endpoint.server.dialect == "openai"

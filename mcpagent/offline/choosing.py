@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcpagent.offline.filling import Fit
-from mcpagent.offline.need import FILLER, WEAK, Need, Step, concept, concepts
+from mcpagent.offline.need import (
+    DESTRUCTION,
+    FILLER,
+    WEAK,
+    Need,
+    Step,
+    concept,
+    concepts,
+    split_words,
+)
 from mcpagent.values.messages import ToolDefinition
 
 SEARCH, ADD = "search_tools", "add_tool"
@@ -23,13 +32,27 @@ _REFERS = re.compile(r"(?i)\b(?:it|its|there|that|this|same)\b")
 class NextStep:
     """The calls to make now, by name and arguments.
 
-    Without calls, `why` is the reason, `fit` the match of the need, and `steps` are the calls already made.
+    Without calls, `why` is the reason, `fit` the match of the need, and `steps` are the calls already made. `near` are
+    the tools that are nearest to a need that rules do not serve.
     """
 
-    why: Literal["calls", "done", "barred", "changes", "incomplete", "unfound"]
+    why: Literal[
+        "calls", "done", "barred", "changes", "incomplete", "unfound", "destructive"
+    ]
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     fit: Fit | None = None
     steps: Sequence[Step] = ()
+    near: Sequence[ToolDefinition] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the need is served, or will be by these calls."""
+        return self.why in ("calls", "done")
+
+    @property
+    def looks(self) -> bool:
+        """True if the calls only look for a tool."""
+        return any(name in VIRTUAL for name, _ in self.calls)
 
 
 def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
@@ -37,13 +60,16 @@ def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
     real = [step for step in need.steps if step[0].name not in VIRTUAL]
     if real or need.is_barred:
         return NextStep("done" if real else "barred", steps=real)
+    usable = [tool for tool in offered if tool.name not in VIRTUAL]
+    if need.destroys:
+        usable = [tool for tool in usable if _may_destroy(tool, need)]
     names = {tool.name for tool in offered}
     added = {
         str(name)
         for call, _ in need.steps
         for name in call.arguments.get("tool_names") or ()
     }
-    fits = _fits(need, [tool for tool in offered if tool.name not in VIRTUAL])
+    fits = _fits(need, usable)
     sure = [
         one
         for one in fits
@@ -62,11 +88,17 @@ def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
         queries = _queries(need)[len(searches) :]
         if queries and not added and not (searches and fits):
             return NextStep("calls", ((SEARCH, {"query": queries[0]}),))
-    if not fits:
-        return NextStep("unfound", steps=searches)
-    chosen = (sure or fits)[0]
-    if not chosen.is_certain or chosen.tool.read_only is not True:
-        return NextStep("changes" if chosen.is_certain else "incomplete", fit=chosen)
+    near = _nearest(need, usable)
+    chosen = next(iter(sure or fits), None)
+    is_certain = chosen is not None and chosen.is_certain
+    if need.destroys and (need.is_sweeping or (near and not is_certain)):
+        return NextStep("destructive", near=near)
+    if chosen is None:
+        return NextStep("unfound", steps=searches, near=near)
+    if not is_certain:
+        return NextStep("incomplete", fit=chosen, near=near)
+    if chosen.tool.read_only is not True:
+        return NextStep("changes", fit=chosen)
     every = (
         chosen.arguments,
         *({**chosen.arguments, **other} for other in chosen.others),
@@ -74,6 +106,35 @@ def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
     return NextStep(
         "calls", tuple((chosen.tool.name, arguments) for arguments in every)
     )
+
+
+def _may_destroy(tool: ToolDefinition, need: Need) -> bool:
+    """Return whether a request that destroys can mean a tool: it changes something, or its name has the verb."""
+    verbs = {concept(word) for word in split_words(tool.original_name or tool.name)}
+    return tool.read_only is not True or need.verb in verbs
+
+
+MOST_NEAR = 3
+
+
+def _nearest(need: Need, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+    """Return the tools that share most words with a need, those in a tool's name counting double."""
+    meant = concepts(" ".join(need.hints)).union(
+        *(token[3] for token in need.tokens if token[2] not in WEAK)
+    )
+    if need.destroys:
+        verbs = set(map(concept, DESTRUCTION))
+        meant -= verbs
+        tools = [
+            tool for tool in tools if verbs & concepts(tool.original_name or tool.name)
+        ]
+    scores: dict[int, int] = {}
+    for place, tool in enumerate(tools):
+        named = concepts(tool.original_name or tool.name)
+        told = concepts(f"{tool.server or ''} {tool.description[:400]}")
+        scores[place] = 2 * len(meant & named) + len(meant & told)
+    places = sorted(scores, key=lambda place: -scores[place])
+    return [tools[place] for place in places[:MOST_NEAR] if scores[place]]
 
 
 def _queries(need: Need) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mcpagent.offline.need import (
     COMMANDS,
+    DESTRUCTION,
     FILLER,
     WEAK,
     Need,
@@ -54,8 +55,8 @@ _CODING = frozenset(map(concept, ("encode", "decode", "format", "parse")))
 _PERCENT = frozenset(
     map(concept, ("percent", "rate", "interest", "tip", "discount", "tax"))
 )
-_NO_NAME = word_set(
-    "or if not no but unless than except every everything anything something nothing stuff things ones"
+_NO_NAME = DESTRUCTION | word_set(
+    "or if not no but unless than except every everything anything something nothing stuff things ones rid"
 )
 # Done only where asked for: "the colour teal" is not to be inverted.
 _DEEDS = word_set(

@@ -122,6 +122,28 @@ COMMANDS = word_set(
     generate encode decode reverse format sort hash describe display print check run echo save send spell split mix
     mark complete rename move turn change invert never don't do transfer why if explain"""
 )
+DESTRUCTION = word_set(
+    """delete remove erase wipe clear purge forget drop destroy empty trash discard kill uninstall reset scrub nuke
+    truncate shred unlink terminate"""
+)
+"""Verbs that take something away for good."""
+_AWAY = re.compile(
+    r"(?i)^\W*(?:\w+ )?(?:get rid of|throw (?:away|out)|clean (?:up|out)|do away with)\b"
+)
+_SWEEPING = re.compile(
+    r"(?i)\b(?:all|every|everything|everyone|each|any|whole|entire|both)\b"
+)
+# "If it's 9am in New York, ..." gives a value. Other suppositions are no request.
+_SUPPOSED_TIME = re.compile(
+    r"(?i)\b(?:if|when|once|suppos(?:e|ing)(?: that)?|assum(?:e|ing)(?: that)?|given(?: that)?|let['’]s say|say)\s+"
+    r"(?=(?:it(?:['’]s| is| was| were)|the time (?:is|was))\s+(?:\w+\s+)?(?:\d|noon\b|midnight\b))"
+)
+# A statement or a condition: the request behind it may depend on it.
+_STATES = re.compile(
+    r"(?i)^\W*(?:(?:if|unless|once|suppos\w+|assum\w+|given|since|because|as|while)\b"
+    r"|when\b(?! (?:is|are|was|were|do|does|did)\b)"
+    r"|(?:it|i|we|you|they|he|she|there|this|my|our|the time)\b(?!(?:['’]d| would)? (?:like|want|need)\b))"
+)
 _COURTESIES = word_set(
     "please also then now and can could would you i want to hello hi hey let's lets just so"
 )
@@ -182,7 +204,11 @@ def first_word(text: str) -> str:
 
 
 def split_needs(prompt: str, now: datetime) -> list[str]:
-    """Split the prompt at the start of each independent request, never inside quotes, into at most five pieces."""
+    """Split the prompt at the start of each independent request, never inside quotes, into at most five pieces.
+
+    A time that is supposed ("if it's 9am in New York") becomes a statement of it.
+    """
+    prompt = _SUPPOSED_TIME.sub("", prompt)
     masked = text_without(
         prompt, [piece for piece in find_pieces(prompt, now) if piece.kind == "quoted"]
     )
@@ -193,6 +219,8 @@ def split_needs(prompt: str, now: datetime) -> list[str]:
             match[0].strip()[:1] in (";", ".", "?", "!", "")
             or "then" in match[0].lower()
         )
+        if _STATES.match(here):
+            continue
         begins = first_word(rest) in COMMANDS or _AMOUNT.match(rest)
         whole = re.search(r"\w|\0", here) if strong else first_word(here) in COMMANDS
         if begins and whole and len(cuts) < 5 and not _BACK.search(rest):
@@ -210,8 +238,9 @@ def split_needs(prompt: str, now: datetime) -> list[str]:
 class Need:
     """A need of the user, the `steps` already taken for it, and an earlier turn's call that it may follow up.
 
-    `is_barred`: it forbids, supposes or reports something, or asks how to do it, so nothing is called. `tokens` are its
-    words as (start, end, word as written, concepts). `payload` is a longer text that came with it.
+    `is_barred`: it forbids, supposes or reports something, or asks how to do it, so nothing is called. `destroys`: it
+    asks to take something away for good; `is_sweeping`: all of it. `tokens` are its words as (start, end, word as
+    written, concepts). `payload` is a longer text that came with it.
     """
 
     def __init__(
@@ -230,6 +259,8 @@ class Need:
             "", text_without(self.text, self.of("quoted", "date")).replace("’", "'")
         ).strip()
         self.is_barred = bool(_BARRED.search(said))
+        self.destroys = first_word(said) in DESTRUCTION or bool(_AWAY.match(said))
+        self.is_sweeping = bool(_SWEEPING.search(said))
         self.sums = find_sum(
             text_without(self.text, self.of("date", "time", "path", "url", "quoted"))
         )

@@ -10,7 +10,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
-from mcpagent.offline.choosing import SEARCH, VIRTUAL, NextStep, choose
+from mcpagent.offline.choosing import MOST_NEAR, SEARCH, VIRTUAL, NextStep, choose
+from mcpagent.offline.filling import Fit, slots_of
 from mcpagent.offline.need import Need, Step, small_talk, split_needs, split_words
 from mcpagent.prompt.builder import asks_for_summary
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
@@ -26,6 +27,10 @@ from mcpagent.values.messages import (
 )
 
 _MOST_TOLD = 1_000
+_NOT_IN_PART = (
+    "I could do this, but not the rest, so nothing was done. Ask for it alone."
+)
+_PLACEHOLDERS = {"integer": "NUMBER", "number": "NUMBER", "boolean": "true|false"}
 INTRODUCTION = (
     "(Offline stand-in: rules that search and call tools, no language model.)"
 )
@@ -98,10 +103,14 @@ def answer(request: _RuleInput, now: datetime) -> Message:
         )
     needs = _needs(prompt, messages[:start], messages[start:], now)
     outcomes = [choose(need, request.tools) for need in needs]
+    # A request of several parts is done as a whole or not at all: first all tools are looked for.
+    looks = any(outcome.looks for outcome in outcomes)
+    is_whole = all(outcome.is_ready for outcome in outcomes)
     calls = [
         (number, *call)
         for number, outcome in enumerate(outcomes)
         for call in outcome.calls
+        if (outcome.looks if looks else is_whole)
     ]
     if request.tool_choice == "none" or not calls:
         return Message(
@@ -229,6 +238,11 @@ def _final_answer(
 ) -> str:
     """Return one answer for all needs; with several needs, each answer follows its need's text."""
     texts = [_answer(outcome, connecting) for outcome in outcomes]
+    if not all(outcome.is_ready for outcome in outcomes):
+        texts = [
+            text if outcome.why != "calls" else _NOT_IN_PART
+            for text, outcome in zip(texts, outcomes, strict=True)
+        ]
     heads = (f"- {safe_line(need.text, 80).rstrip('?.:; ')}:" for need in needs)
     lines = [
         f"{head}\n{text}" if "\n" in text else f"{head} {text}"
@@ -245,6 +259,11 @@ def _answer(outcome: NextStep, connecting: str) -> str:
         return "I had to stop before a tool gave an answer."
     if outcome.why == "barred":
         return "No tool here fits that: it orders nothing and asks for no value, and rules cannot explain or advise."
+    if outcome.why == "destructive":
+        return _with_forms(
+            "That would take something away for good. Rules never do that by themselves, so nothing was done.",
+            outcome,
+        )
     if outcome.why == "done":
         return _reported(outcome)
     if fit is None:
@@ -257,7 +276,10 @@ def _answer(outcome: NextStep, connecting: str) -> str:
             begin = f"I searched for {asked}, and no"
         if connecting:
             return f"{begin} tool that is ready fits that. Still connecting: {connecting}. Ask again in a moment."
-        return f"{begin} tool here fits that. I can only do what a tool does; a real model could answer more."
+        return _with_forms(
+            f"{begin} tool here fits that. I can only do what a tool does; a real model could answer more.",
+            outcome,
+        )
     name, given = (
         fit.tool.name,
         safe_line(json.dumps(fit.arguments, ensure_ascii=False), 300),
@@ -278,20 +300,65 @@ def _answer(outcome: NextStep, connecting: str) -> str:
             by_hand = f", or {safe_line(command, 400)}"
         why = "It is not marked as only reading, so rules do not call it by themselves"
         return f"I would call `{name}` with {given}. {why}: use a model with a key{by_hand}"
-    about = [
-        (slot.name, ", ".join(map(str, slot.schema.get("enum") or [slot.about])))
-        for slot in fit.missing[:1]
+    return _with_forms(_question(fit), outcome)
+
+
+def _question(fit: Fit) -> str:
+    """Return what a request lacks, in words for somebody who knows no tool."""
+    sentences = [f"`{fit.tool.name}` is the nearest tool, and I called nothing."]
+    for slot in fit.missing[:1]:
+        about = ", ".join(map(str, slot.schema.get("enum") or [slot.about]))
+        lacks = f"`{slot.name}`"
+        if about:
+            lacks = f"{lacks}, {safe_line(about, 160).rstrip('.')}"
+        sentences.append(f"One thing is missing: {lacks}. Ask again with it, please.")
+    if fit.unused:
+        words = ", ".join(f"“{safe_line(word, 40)}”" for word in fit.unused[:4])
+        sentences.append(
+            f"I do not understand {words}, and I do not answer a part of a question."
+        )
+    return " ".join(sentences)
+
+
+def _with_forms(text: str, outcome: NextStep) -> str:
+    """Return the text with the nearest tools of servers as commands to fill in."""
+    fit = outcome.fit
+    tools = list(outcome.near)
+    known: dict[str, Any] = {}
+    if fit is not None:
+        tools = [fit.tool, *(tool for tool in tools if tool.name != fit.tool.name)]
+        known = fit.arguments
+        if not fit.unused:
+            tools = tools[:1]
+    lines = [
+        _form(tool, known if fit is not None and tool is fit.tool else {})
+        for tool in tools[:MOST_NEAR]
+        if tool.server is not None
     ]
-    needs = [
-        f"it needs `{slot}`"
-        + (f" ({safe_line(text, 160).rstrip('.')})" if text else "")
-        for slot, text in about
-    ]
-    words = ", ".join(f"“{safe_line(word, 40)}”" for word in fit.unused[:4])
-    lacks = " and ".join([*needs, *([f"that leaves out {words}"] if words else [])])
-    return (
-        f"I understood that as `{name}` with {given}, but {lacks}, so I called nothing."
-    )
+    if not lines:
+        return text
+    return "\n".join([f"{text} To call a tool yourself, fill in and run:", *lines])
+
+
+def _form(tool: ToolDefinition, known: Mapping[str, Any]) -> str:
+    """Return a command that calls a tool, with a placeholder for each parameter; optional ones are in brackets."""
+    words = [f"mcpagent tools call {tool.name}"]
+    for slot in slots_of(tool.parameters)[:8]:
+        declared = slot.schema.get("type")
+        if slot.name in known:
+            value = known[slot.name]
+            text = value if isinstance(value, str) else json.dumps(value)
+            words.append(f"{slot.name}={shlex.quote(text)}")
+            continue
+        enum = slot.schema.get("enum")
+        if declared in ("array", "object"):
+            word = f"{slot.name}:=JSON"
+        elif isinstance(enum, list) and enum:
+            word = f"{slot.name}={'|'.join(map(str, enum[:4]))}"
+        else:
+            word = f"{slot.name}={_PLACEHOLDERS.get(str(declared), 'TEXT')}"
+        words.append(word if slot.required else f"[{word}]")
+    return f"  {safe_line(' '.join(words), 400)}"
 
 
 def _reported(outcome: NextStep) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -36,7 +36,10 @@ class ApprovalPolicy:
     The rules in the entries of servers (`approval`) count besides, and these arguments can only be stricter. `rules`
     are written as those of `--allow` are: `{"git.*": "ask", "git.push": "deny"}`. The longest that fits counts, and the
     exact name of a tool replaces the rule of its entry. Or they are a function that returns the present rules.
-    `on_decision` is called for each call that a rule denies or asks about.
+    `on_decision` is called for each call that the policy denies or asks about.
+
+    The policy judges the calls of agents that its agent calls, too. Their own policies can only be stricter: whoever
+    decides for them, and who decides here, both have to approve a call that both ask about.
     """
 
     required: bool | ApprovalPredicate = False
@@ -63,7 +66,16 @@ class ApprovalPolicy:
             (Mapping, Callable),
             'an object such as {"git.git_push": "deny"}',
         )
+        if not isinstance(self.rules, Mapping):
+            expect_function("ApprovalPolicy.rules", self.rules)
         for name, rule in self.rules.items() if isinstance(self.rules, Mapping) else ():
+            expect(
+                "ApprovalPolicy.rules",
+                name,
+                str,
+                'names such as "git.git_push"',
+                holds=bool,
+            )
             expect(
                 f'ApprovalPolicy.rules["{name}"]',
                 rule,
@@ -102,10 +114,6 @@ class ApprovalPolicy:
             return Rules(
                 named={name: APPROVALS[rule] for name, rule in self.rules.items()}
             )
-        return self.rules()
-
-    def below(self, other: ApprovalPolicy) -> ApprovalPolicy:
-        """Return this policy for an agent that another agent calls: without a `decide`, the caller's decides."""
-        if self.decide is not None:
-            return self
-        return replace(self, decide=other.decide)
+        rules = self.rules()
+        expect("ApprovalPolicy.rules()", rules, Rules, "Rules")
+        return rules

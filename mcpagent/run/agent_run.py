@@ -22,7 +22,7 @@ from contextlib import (
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from typing import Any, Generic, TypeAlias, cast
 
 from mcpagent.errors import AgentStateError, OutputProblem
 from mcpagent.history.compaction_options import Compaction
@@ -61,17 +61,7 @@ from mcpagent.values.limits.run_clock import RunClock
 from mcpagent.values.limits.run_limits import NO_LIMITS, Limits
 from mcpagent.values.messages import Citation, Document, FileId, Message, Spent, Usage
 from mcpagent.values.tool_context import StateChannel, ToolContext
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    Deps = TypeVar("Deps", default=Any)
-    Output = TypeVar("Output", default=Any)
-else:
-    from typing import TypeVar
-
-    Deps = TypeVar("Deps")
-    Output = TypeVar("Output")
+from mcpagent.values.type_variables import Deps, Output
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from mcpagent.search.examples import Examples
 from mcpagent.search.fields import field_texts
-from mcpagent.search.meaning.vectors import Vectors
-from mcpagent.search.named import Named
-from mcpagent.search.postings import Postings
-from mcpagent.search.ranking import Ranker
-from mcpagent.search.saved import (
+from mcpagent.search.index_cache import (
     FEWEST_TOOLS,
     catalogue_key,
     load_postings,
     save_postings,
 )
+from mcpagent.search.meaning.vectors import Stages
+from mcpagent.search.name_index import NameIndex
+from mcpagent.search.postings import Postings
+from mcpagent.search.ranking import Ranker
 from mcpagent.values.messages import ToolDefinition
 
 
@@ -31,7 +31,7 @@ class Indexed:
 
     def __init__(
         self,
-        vectors: Vectors | None,
+        vectors: Stages,
         server_descriptions: Mapping[str, str] | None,
         cache_folder: Path | None,
         examples: Examples,
@@ -40,7 +40,7 @@ class Indexed:
         self.tools: dict[int, ToolDefinition] = {}
         self.numbers: dict[str | None, dict[str, int]] = {}
         self.waiting: dict[str | None, dict[str, ToolDefinition]] = {}
-        self.named = Named()
+        self.name_index = NameIndex()
         self.postings = Postings()
         self.vectors = vectors
         self.ranker = Ranker(self.postings, vectors)
@@ -130,16 +130,14 @@ class Indexed:
         return number
 
     def _note(self, number: int, tool: ToolDefinition) -> None:
-        if self.vectors is not None:
-            self.vectors.add(number, tool, self._examples(tool))
-        self.named.add(number, tool)
+        self.vectors.add(number, tool, self._examples(tool))
+        self.name_index.add(number, tool)
 
     def _remove(self, number: int) -> None:
         tool = self.tools.pop(number)
         self.postings.remove(number, self.texts(tool))
-        if self.vectors is not None:
-            self.vectors.remove(number)
-        self.named.remove(number, tool)
+        self.vectors.remove(number)
+        self.name_index.remove(number, tool)
 
 
 @contextlib.contextmanager

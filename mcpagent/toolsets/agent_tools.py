@@ -67,6 +67,13 @@ def agent_tool(
     )
 
 
+def agent_behind(tool: Tool) -> Startable | None:
+    """Return the agent that a call of the tool asks; None for other tools."""
+    if isinstance(tool.lifetime, _StartedOnce):
+        return tool.lifetime.agent
+    return None
+
+
 @dataclass(slots=True)
 class _StartedOnce:
     """Starts the agent if it is not started, and closes it only then."""

@@ -226,7 +226,7 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
     "notice": _kind("a warning or a hint", level={"enum": ["info", "warning"]}, message=TEXT),
     "error": _kind("a server failed; the others work", kind={"const": "server"}, server=TEXT, message=TEXT, fatal=FLAG),
     "estimate": _kind(
-        "the only document of `--estimate`: the first request, which is not made",
+        "the only document of `--dry-run`: the first request, which is not made",
         model=TEXT,
         input_tokens=ESTIMATED,
         input_tokens_with_every_tool=ESTIMATED,

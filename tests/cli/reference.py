@@ -10,8 +10,9 @@ from typing import Any
 from mcpagent.cli.app import command_line
 from mcpagent.cli.chat.slash.slash_table import COMMANDS, KEYS, PREFIXES
 from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import PLAIN, leaves
+from mcpagent.cli.frame.options import flags_of, is_listed, leaves, options_in
 from mcpagent.cli.help import TOP_LEVEL_HELP
+from mcpagent.cli.help_pages import every_option
 from mcpagent.cli.oneshot.json_report import SCHEMA
 from mcpagent.permissions import rules
 from tests.cli.event_schema import DOCUMENTS
@@ -22,7 +23,6 @@ def page() -> str:
     fields = {name: ", ".join(f"`{field}`" for field in kind.names) for name, kind in DOCUMENTS.items()}
     documents = [(f"`{name}`", kind.when, fields[name]) for name, kind in DOCUMENTS.items()]
     chat = [(f"`{f'{name} {command.parameter}'.strip()}`", command.about) for name, command in COMMANDS.items()]
-    commands = [(" ".join(words), leaf) for words, leaf in leaves(command_line(), "mcpagent")]
     parts = {
         "help": TOP_LEVEL_HELP,
         "approvals": f"{(rules.__doc__ or '').strip()}\n",
@@ -31,7 +31,8 @@ def page() -> str:
         "chat": _rows(chat),
         "prefixes": "".join(f"- {line.strip()}\n" for line in PREFIXES),
         "keys": "".join(f"- {line.strip()}\n" for line in KEYS),
-        "commands": "".join(f"\n### {path}\n\n```text\n{help_page(leaf, path)}```\n" for path, leaf in commands),
+        "options": every_option(command_line()),
+        "commands": _rows(_command_row(words, leaf) for words, leaf in leaves(command_line(), "mcpagent")),
     }
     text = Path(__file__).with_suffix(".md").read_text("utf-8").replace("<!-- schema -->", SCHEMA)
     for name, part in parts.items():
@@ -39,10 +40,14 @@ def page() -> str:
     return text
 
 
-def help_page(command: Any, path: str, width: int = 100) -> str:
-    """Return the page that `mcpagent COMMAND --help` prints in a terminal of this width."""
-    context = command.context_class(command, info_name=path, terminal_width=width, **PLAIN["context_settings"])
-    return f"{command.get_help(context)}\n"
+def _command_row(words: tuple[str, ...], leaf: Any) -> tuple[str, str, str]:
+    """A command with its arguments, what it does, and the flags of its own or in common use."""
+    own = [item for item in leaf.params if item.param_type_name == "argument" and not getattr(item, "hidden", False)]
+    arguments = [item.metavar or item.name for item in own]
+    flags = [f"`{max(flags_of(item), key=len)}`" for item in options_in(leaf) if is_listed(item)]
+    usage = " ".join((*words, *(name for name in arguments if name)))
+    about = " ".join((leaf.help or "").split())
+    return f"`{usage}`".replace("|", "\\|"), about, " ".join(flags)
 
 
 def _rows(rows: Iterable[tuple[str, ...]]) -> str:

@@ -43,7 +43,7 @@ async def made(folder: Path) -> None:
 def runs(folder: Path, *arguments: str, code: int = 0, database: str = "runs.db") -> tuple[str, str]:
     """What `mcpagent runs` wrote on stdout and stderr."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "MCPAGENT_HOME": str(folder / "home")}
-    files = ["--database", str(folder / database), "--session-db", str(folder / "chats.db")]
+    files = ["--database", str(folder / database), "--set", f"session_db={folder / 'chats.db'}"]
     done = warm.run(["runs", *arguments, *files], folder, env=environ)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -65,7 +65,7 @@ async def test_runs_are_listed_shown_cancelled_and_deleted(tmp_path: Path) -> No
         "provider: no such model",
         "There are 12.",
     ]
-    [one] = json.loads(runs(tmp_path, "list", "--of", "session of done", "--json")[0])
+    [one] = json.loads(runs(tmp_path, "list", "session of done", "--json")[0])
     assert one["session"] == "session of done"
     text = runs(tmp_path, "list")[0].splitlines()
     assert text[-1].split() == ["done", "done", "session", "of", "done", "just", "now", "There", "are", "12."]
@@ -80,7 +80,7 @@ async def test_runs_are_listed_shown_cancelled_and_deleted(tmp_path: Path) -> No
     assert 'run "waiting" is cancelled; it was waiting' in runs(tmp_path, "cancel", "waiting")[0]
     assert json.loads(runs(tmp_path, "show", "waiting", "--json")[0])["state"] == "cancelled"
     assert "deleted 1 run" in runs(tmp_path, "delete", "done", "--yes")[0]
-    assert json.loads(runs(tmp_path, "prune", "--older-than", "1h", "--yes", "--json")[0]) == []
+    assert json.loads(runs(tmp_path, "prune", "1h", "--yes", "--json")[0]) == []
     left = json.loads(runs(tmp_path, "list", "--json")[0])
     assert [run["id"] for run in left] == ["waiting", "asks", "failed"]
     store = Sessions(tmp_path / "chats.db")
@@ -92,7 +92,7 @@ ERRORS = {
     "show nope": 'there is no run "nope"; see mcpagent runs list',
     "cancel nope": 'there is no run "nope"; see mcpagent runs list',
     "delete nope --yes": 'there is no run "nope"; see mcpagent runs list',
-    "prune --older-than soon": '--older-than "soon" is no age; write 30d, 12h, 8w or 1y',
+    "prune soon": '"soon" is no age; write 30d, 12h, 8w or 1y',
 }
 
 

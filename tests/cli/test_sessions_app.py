@@ -83,7 +83,7 @@ def test_looking_makes_no_store(home: Home) -> None:
     assert home.run("sessions", "list", "--json")[1] == "[]\n"
     assert home.run("sessions", "search", "x")[0] == 1
     assert home.run("sessions", "doctor")[0] == 0
-    assert home.run("sessions", "prune", "--older-than", "1d", "--yes")[0] == 0
+    assert home.run("sessions", "prune", "1d", "--yes")[0] == 0
     for command in ("show", "export", "fork", "delete"):
         code, _, err = home.run("sessions", command, "x")
         assert code == 2
@@ -144,7 +144,7 @@ def test_rename_fork_export(home: Home) -> None:
     home.say(OURS, "How many lamps are there?", "Twelve.", "And desks?", "Seven.")
     assert home.run("sessions", "rename", "lamps", "the", "stock")[0] == 0
     assert home.infos()[OURS].title == "the stock"
-    code, out, _ = home.run("sessions", "fork", "stock", "--title", "a copy")
+    code, out, _ = home.run("sessions", "fork", "stock", "a", "copy")
     assert code == 0
     (copy,) = [info for info in home.infos().values() if info.id != OURS]
     assert (copy.title, copy.messages) == ("a copy", 4)
@@ -153,11 +153,11 @@ def test_rename_fork_export(home: Home) -> None:
     assert out.startswith("# ")
     assert "scripted:test" in out
     assert "Twelve." in out
-    document = json.loads(home.run("sessions", "export", OURS, "--format", "json")[1])
+    document = json.loads(home.run("sessions", "export", OURS, "-o", "json")[1])
     assert [message["role"] for message in document["messages"]] == ["user", "assistant"] * 2
-    assert home.run("sessions", "export", OURS, "--format", "html", "--to", "x.html")[0] == 0
+    assert home.run("sessions", "export", OURS, "x.html")[0] == 0
     assert stat.S_IMODE((home.folder / "x.html").stat().st_mode) == 0o600
-    code, _, err = home.run("sessions", "export", OURS, "--to", "x.html")
+    code, _, err = home.run("sessions", "export", OURS, "x.html")
     assert code == 2
     assert "there is such a file already" in err
 
@@ -170,18 +170,18 @@ def test_delete_and_prune_ask(home: Home, monkeypatch: pytest.MonkeyPatch) -> No
             "UPDATE entries SET data = json_set(data, '$.updated', json_extract(data, '$.updated') - 40 * 86400)"
             " WHERE key = 'info/summary' AND session LIKE 'old%'"
         )
-    for words in (("delete", "new"), ("prune", "--older-than", "30d")):
+    for words in (("delete", "new"), ("prune", "30d")):
         code, _, err = home.run("sessions", *words)
         assert code == 2
         assert "--yes deletes without a question" in err
     assert len(home.infos()) == 3
-    code, out, err = home.run("sessions", "prune", "--older-than", "30d", "--yes")
+    code, out, err = home.run("sessions", "prune", "30d", "--yes")
     assert (code, out) == (0, "✓ deleted 2 conversations\n")
     assert "Something older?" in err
     assert list(home.infos()) == ["new"]
     assert home.run("sessions", "delete", "new", "--yes")[0] == 0
     assert not home.infos()
-    assert home.run("sessions", "prune", "--older-than", "soon", "--yes")[0] == 2
+    assert home.run("sessions", "prune", "soon", "--yes")[0] == 2
 
 
 def test_one_that_is_open_elsewhere_is_copied_up_to_where_it_is_finished_and_not_deleted(home: Home) -> None:
@@ -207,7 +207,7 @@ def test_one_that_is_open_elsewhere_is_copied_up_to_where_it_is_finished_and_not
         code_, _, err = home.run("sessions", "delete", "open", "--yes")
         assert code_ == 8
         assert f"process {process.pid} on " in err
-        code_, out, _ = home.run("sessions", "fork", "open", "--title", "copy")
+        code_, out, _ = home.run("sessions", "fork", "open", "copy")
         assert code_ == 0
         assert "without the question that is being answered there" in out
         code_, out, _ = home.run("-p", "hello", "--session", "open", "-m", "offline", "-o", "json")
@@ -231,14 +231,16 @@ def test_a_store_that_cannot_be_used_is_one_line_and_an_exit_code(home: Home, wh
     else:
         file.mkdir()
     for words in (("sessions", "list"), ("sessions", "search", "x"), ("-p", "hi", "--session", "a", "-m", "offline")):
-        code, out, err = home.run(*words, "--session-db", file.name, *(() if words[0] == "sessions" else ("-q",)))
+        code, out, err = home.run(
+            *words, "--set", f"session_db={file.name}", *(() if words[0] == "sessions" else ("-q",))
+        )
         assert (code, out) == (8, "")
         assert err.startswith(f"error: {file}: ")
         assert len(err.splitlines()) == 1
-    code, out, _ = home.run("sessions", "doctor", "--session-db", file.name)
+    code, out, _ = home.run("sessions", "doctor", "--set", f"session_db={file.name}")
     assert code == 8
     assert len(out.splitlines()) == 1
-    assert json.loads(home.run("sessions", "doctor", "--session-db", file.name, "--json")[1])["wrong"]
+    assert json.loads(home.run("sessions", "doctor", "--set", f"session_db={file.name}", "--json")[1])["wrong"]
 
 
 def test_doctor_says_that_all_is_well(home: Home) -> None:
@@ -390,7 +392,7 @@ def test_the_command_that_goes_on_can_be_pasted(tmp_path: Path) -> None:
     assert resume_words(options, "two words; rm") == "mcpagent --resume 'two words; rm'"
     assert resume_words(options, "-x") == "mcpagent --resume=-x"
     own = Options(environ={}, session_db="my chats.db", card=Path("team"))
-    assert resume_words(own, "a") == "mcpagent --resume a --session-db 'my chats.db' --card team"
+    assert resume_words(own, "a") == "mcpagent --resume a --set 'session_db=my chats.db' --card team"
     secret = Options(environ={}, session_db="postgresql://me:secret@host/db")
     assert "secret" not in resume_words(secret, "a")
 

@@ -35,7 +35,7 @@ from tests.servers.stand_ins import TOKEN, stand_ins
 from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NOT_RUN = {
     ("README.md", "python3 examples/tool_search/run.py"): "tests/examples/test_tool_search.py, slow lane",
@@ -43,9 +43,28 @@ NOT_RUN = {
         "README.md",
         "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest -n 3 -m 'not slow'",
     ): (".ci/run"),
-    ("README.md", "python3 -m venv .venv && .venv/bin/pip install -e ."): ".ci/run, with the extra of the tests",
-    ("docs/quickstart.md", "pip install -e ."): ".ci/run",
-    ("docs/install.md", "pip install -e ."): ".ci/run",
+    **{
+        (page, line): "tests/examples/test_pages_as_written.py, slow lane"
+        for page in ("README.md", "docs/quickstart.md")
+        for line in (
+            "git clone https://github.com/mcpagent/mcpagent",
+            "cd mcpagent",
+            "python3 -m venv .venv",
+            ". .venv/bin/activate",
+            "pip install -e .",
+        )
+    },
+    **{
+        ("docs/install.md", line): "tests/examples/test_pages_as_written.py, slow lane"
+        for line in (
+            "git clone https://github.com/mcpagent/mcpagent",
+            "cd mcpagent",
+            "pip install -e .",
+            "uv tool install .",
+            "pipx install .",
+            "uvx --from . mcpagent --version",
+        )
+    },
     ("docs/install.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[multilingual]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[tables]'"): "benchmarks/dependencies.py --extras",
@@ -223,10 +242,10 @@ def test_scripts_run_and_print_what_the_page_says(block: Block, folder: Path, el
 
 
 def test_the_readmes_script_without_a_key_ends_with_one_line(folder: Path) -> None:
-    """As it stands there, with the provider's model."""
+    """With the provider's model in place of the offline one."""
     [block] = [block for block in BLOCKS if block.page == "README.md" and block.kind == "python"]
     script = folder / "example.py"
-    script.write_text(block.text, "utf-8")
+    script.write_text(block.text.replace('"offline"', '"anthropic:claude-sonnet-5-5"'), "utf-8")
     done = run([sys.executable, str(script)], configured(block, folder))
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"error: ANTHROPIC_API_KEY is not set; export .*\n", done.stderr)

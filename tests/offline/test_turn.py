@@ -423,7 +423,7 @@ async def test_a_function_that_looks_or_computes_answers_questions_too() -> None
         assert (await agent.ask("What is 2 + 3?")).startswith("5")
         assert (await agent.ask("add 2 and 3")).startswith("5")
         assert (await agent.ask("How many lamps are left in stock?")).startswith("12")
-        assert "leaves out “divided”" in await agent.ask("what is 12 divided by 4 plus nothing?")
+        assert "I do not understand “divided”" in await agent.ask("what is 12 divided by 4 plus nothing?")
 
 
 @each_row(
@@ -494,19 +494,59 @@ async def test_one_call_for_each_place() -> None:
     assert zones == ["Asia/Tokyo", "Europe/Paris", "America/New_York"]
 
 
-async def test_a_need_that_is_refused_leaves_the_others() -> None:
+async def test_a_request_with_a_part_that_is_refused_is_not_done_in_part() -> None:
     desk = published_tools()
     async with agent_with(desk, search=False) as agent:
         said = await agent.ask('write "hi" to a.txt and then read b.txt')
-    assert desk.called == [("read_text_file", {"path": "b.txt"})]
+    assert desk.called == []
     assert "I would call `write_file`" in said
+    assert "read b.txt: I could do this, but not the rest, so nothing was done. Ask for it alone." in said
 
 
 async def test_what_is_missing_is_named() -> None:
     desk = published_tools()
     async with agent_with(desk) as agent:
         said = await agent.ask("fetch a web page")
-        assert "I understood that as `fetch` with {}, but it needs `url`, so I called nothing." in said
+        assert "`fetch` is the nearest tool, and I called nothing. One thing is missing: `url`" in said
+        assert "\n  mcpagent tools call fetch url=TEXT [max_length=NUMBER]" in said
+    assert desk.called == []
+
+
+async def test_servers_that_it_does_not_know_are_offered_as_forms() -> None:
+    desk = Desk()
+    desk.add(
+        "crm",
+        "merge_contacts",
+        "Merge two contacts of the address book.",
+        ["first"],
+        first=STRING,
+        tags={"type": "array"},
+    )
+    desk.add(
+        "crm",
+        "find_contact",
+        "Find a contact of the address book by phone.",
+        ["phone"],
+        phone=STRING,
+        limit={"type": "integer"},
+    )
+    desk.add(
+        "crm",
+        "export_contacts",
+        "Export contacts to a file.",
+        ["how"],
+        how={"enum": ["csv", "vcard"]},
+        all={"type": "boolean"},
+    )
+    desk.add("bank", "list_accounts", "List the accounts.", [])
+    for search in (True, False):
+        async with agent_with(desk, search=search) as agent:
+            said = await agent.ask("tidy up the contacts of the address book somehow")
+        forms = [line for line in said.splitlines() if line.startswith("  mcpagent tools call")]
+        assert "  mcpagent tools call find_contact phone=TEXT [limit=NUMBER]" in forms, said
+        assert "  mcpagent tools call merge_contacts first=TEXT [tags:=JSON]" in forms, said
+        assert len(forms) <= 3
+        assert not any("list_accounts" in form for form in forms)
     assert desk.called == []
 
 

@@ -20,6 +20,7 @@ from mcpagent.models import OfflineModel
 from mcpagent.offline.turn import INTRODUCTION
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
+from tests.offline.held_out import HELD_OUT
 from tests.offline.requests import CASES, FILES, Case
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)
@@ -130,6 +131,77 @@ async def test_no_answer_is_wrong_and_most_are_right(office_and_agent: tuple[Off
     assert not told["wrong"]
 
 
+@pytest.mark.slow
+async def test_requests_kept_apart_are_mostly_right_and_at_most_one_is_wrong(
+    office_and_agent: tuple[Office, Agent],
+) -> None:
+    office, agent = office_and_agent
+    verdicts: Counter[Verdict] = Counter()
+    told: list[str] = []
+    for case in HELD_OUT:
+        verdict, said = await judged(agent, office, case)
+        verdicts[verdict] += 1
+        if verdict != "right":
+            told.append(f"{verdict}: {case.prompts[0]} -> {said.splitlines()[0][:160]}")
+    print(f"\n{dict(verdicts)} of {len(HELD_OUT)}", *told, sep="\n  ")
+    assert verdicts["wrong"] <= 1
+    assert verdicts["right"] >= 0.7 * len(HELD_OUT)
+
+
+SUPPOSED_TIMES = {
+    "if it's 9am in New York, what time is it in Mumbai?": ("09:00", "America/New_York", "Asia/Kolkata"),
+    "If it is 9 am in New York what's the time in Mumbai?": ("09:00", "America/New_York", "Asia/Kolkata"),
+    "when it's 9:00 in Tokyo, what time is it in London?": ("09:00", "Asia/Tokyo", "Europe/London"),
+    "It's 9am in New York. What time is it in Mumbai?": ("09:00", "America/New_York", "Asia/Kolkata"),
+    "suppose it's noon in Paris. What time is it in Lima?": ("12:00", "Europe/Paris", "America/Lima"),
+    "what time would it be in Berlin if it was 15:00 in Tokyo?": ("15:00", "Asia/Tokyo", "Europe/Berlin"),
+}
+NOT_SUPPOSED = (
+    "if I have 3 apples, what time is it in Tokyo?",
+    "if it's 9am here, what time is it in Mumbai?",
+    "if it rains tomorrow, what is 2 + 2?",
+)
+
+
+@pytest.mark.slow
+async def test_a_supposed_time_is_converted_and_no_other_condition_is_dropped(
+    office_and_agent: tuple[Office, Agent],
+) -> None:
+    _, agent = office_and_agent
+    for prompt, expected in SUPPOSED_TIMES.items():
+        session = agent.session()
+        await session.ask(prompt)
+        calls = [call for message in session.messages for call in message.tool_calls]
+        assert (calls[-1].name, tuple(calls[-1].arguments.values())) == ("convert_time", expected), prompt
+    for prompt in NOT_SUPPOSED:
+        session = agent.session()
+        await session.ask(prompt)
+        names = {call.name for message in session.messages for call in message.tool_calls}
+        assert names <= {"search_tools", "add_tool"}, prompt
+
+
+DESTRUCTIVE = (
+    "delete all my notes",
+    "please forget all notes",
+    "get rid of all my notes",
+    "could you erase everything in my notes",
+    "delete every todo",
+    "clear my notes",
+)
+
+
+@pytest.mark.slow
+async def test_destructive_wording_is_refused(office_and_agent: tuple[Office, Agent]) -> None:
+    _, agent = office_and_agent
+    for prompt in DESTRUCTIVE:
+        session = agent.session()
+        said = await session.ask(prompt)
+        calls = [call.name for message in session.messages for call in message.tool_calls]
+        assert set(calls) <= {"search_tools", "add_tool"}, prompt
+        assert "That would take something away for good." in said, prompt
+        assert re.search(r"\n  mcpagent tools call (demo\.)?delete_(note|todo) \w+=TEXT", said), prompt
+
+
 DEMO: list[tuple[str, str]] = [
     ("convert 10 km to miles", "6.21371 mile"),
     ("how many ounces are in a pound?", "16 ounce"),
@@ -209,7 +281,7 @@ async def test_one_conversation_over_the_demo_server(office_and_agent: tuple[Off
         ("what about Italy?", "Rome"),
         ("read README.md", "Bridges"),
         ("how many lines does it have?", "3 lines"),
-        ("add a note", "it needs `text`"),
+        ("add a note", "One thing is missing: `text`"),
         ("add a note: buy flowers on Friday", 'I would call `add_note` with {"text": "buy flowers on Friday"}'),
         ("list my notes", "(the tool returned nothing)"),
         ("roll a 20-sided die", ""),

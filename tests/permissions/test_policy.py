@@ -124,3 +124,29 @@ async def test_what_is_disabled_or_not_enabled_is_not_there(own: dict[str, Any])
 def test_a_rule_that_means_nothing_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r'ApprovalPolicy.rules\["it.tell"\]: expected allow, ask or deny'):
         ApprovalPolicy(rules={"it.tell": "maybe"})  # type: ignore[dict-item]
+
+
+@each_row(
+    "rules, words",
+    [
+        ({1: "deny"}, 'ApprovalPolicy.rules: expected names such as "git.git_push", got int 1'),
+        ({"": "deny"}, "ApprovalPolicy.rules: expected names such as \"git.git_push\", got ''"),
+        ({None: "deny"}, "got None"),
+        ({("a", "b"): "deny"}, "got tuple"),
+        ({"a": ["deny"]}, 'ApprovalPolicy.rules["a"]: expected allow, ask or deny, got list'),
+        ([1], 'ApprovalPolicy.rules: expected an object such as {"git.git_push": "deny"}, got list'),
+        (lambda context: {}, "expected a function (), got one that cannot be called so"),
+    ],
+)
+def test_rules_of_a_wrong_type_are_one_line(rules: Any, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ApprovalPolicy(rules=rules)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_rules_that_a_function_returns_are_checked_too() -> None:
+    for returned in ({"tell": "deny"}, None, 5):
+        policy = ApprovalPolicy(rules=lambda returned=returned: returned)  # type: ignore[misc]
+        with pytest.raises(ConfigError, match=r"ApprovalPolicy.rules\(\): expected Rules, got "):
+            await outcome(entry(), approval=policy)

@@ -51,6 +51,8 @@ class Authority:
     """Scopes without which the tool is refused."""
     redirects: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By path, the status and the address that a request is sent on to."""
+    answers: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    """By path, an answer in place of the true one: status, media type and text."""
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -171,6 +173,10 @@ async def guarded(authority: Authority) -> AsyncIterator[str]:
             if path in authority.redirects:
                 status, location = authority.redirects[path]
                 await Response(status_code=status, headers={"Location": location})(scope, receive, send)
+                return
+            if path in authority.answers:
+                status, media, text = authority.answers[path]
+                await Response(text, status_code=status, media_type=media)(scope, receive, send)
                 return
             if path == "/mcp":
                 header = dict(scope["headers"]).get(b"authorization", b"").decode()

@@ -6,7 +6,6 @@ Only the user's input is parsed, never text from a file, a server or a model.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shlex
 from collections import Counter
@@ -14,6 +13,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mcpagent.agents.agent import Agent
+from mcpagent.cli.frame.configuration import link_target
 from mcpagent.cli.frame.figures import counted
 from mcpagent.errors import InputError
 from mcpagent.history.intake.door import admitted
@@ -70,7 +70,7 @@ async def with_attachments(
                 text, attached = found, []
             else:
                 text, attached = "", [found]
-            leads_to = _target(folder, name)
+            leads_to = link_target(folder, name)
         if name is not None:
             added.append(
                 f"{safe_line(name, 100)}{leads_to}  {_sizes(len(text), attached)}"
@@ -101,15 +101,6 @@ def left_as_words(line: str, agent: Agent, folder: Path) -> str:
 
 def _path(folder: Path, name: str) -> Path:
     return folder / Path(name).expanduser()
-
-
-def _target(folder: Path, name: str) -> str:
-    """Return where a link leads: ` -> /etc/passwd`; "" for a name without a link in it."""
-    real = os.path.realpath(_path(folder, name))
-    named = os.path.normpath(_path(Path(os.path.realpath(folder)), name))
-    if real != named:
-        return f" -> {safe_line(real, 300)}"
-    return ""
 
 
 def _file_name(mark: str, folder: Path) -> str | None:

@@ -23,7 +23,7 @@ from mcpagent.cli.chat.status_line import (
     status_document,
     status_line,
 )
-from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.configuration import link_lines, short_path
 from mcpagent.cli.frame.error_lines import MAX_LINE, report_exception
 from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end, within
 from mcpagent.cli.frame.kept_sessions import store_of
@@ -85,6 +85,7 @@ def run_chat(
 ) -> ExitCode:
     """Chat until the user leaves. `model` replaces the configured one; `attached` files go with the first question."""
     chat = Chat(options, terminal, model)
+    put(terminal.out, *link_lines(attached, options), style="dim")
     for path in attached:
         found = read_file(path)
         chat.desk.kept.append(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.config.server_files import merged_servers
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line, visible
 from mcpagent.utilities.text.secrets import without_credentials, without_secrets
 
 if TYPE_CHECKING:
@@ -153,6 +154,28 @@ def short_path(name: str, folder: Path) -> str:
         if path.is_relative_to(base):
             return safe_line(prefix + str(path.relative_to(base)), 120)
     return safe_line(name, 120)
+
+
+def link_target(folder: Path, name: str | Path) -> str:
+    """Return where the path of a file leads, as ` -> /etc/passwd`; "" if there is no link in it.
+
+    A file of `/dev`, such as the pipe of a shell, is a link of the system.
+    """
+    path = Path(name).expanduser()
+    real = os.path.realpath(folder / path)
+    named = os.path.normpath(Path(os.path.realpath(folder), path))
+    if real == named or named.startswith("/dev/"):
+        return ""
+    return f" -> {visible(real, kept='')}"
+
+
+def link_lines(files: Iterable[Path], options: Options) -> list[str]:
+    """Return a line for each file to be sent whose path has a link in it, which shows where it leads."""
+    found = list(files)
+    if options.instruction is not None:
+        found.append(options.instruction)
+    targets = [(file, link_target(options.folder, file)) for file in found]
+    return [f"{safe_line(str(file), 100)}{to}" for file, to in targets if to]
 
 
 def target_of(server: ServerConfig, limit: int = 100) -> str:

@@ -186,7 +186,7 @@ def resume_words(options: Options, session: str) -> str:
         and options.session_db != options.environ.get("MCPAGENT_SESSION_DB")
     )
     if named and isinstance(place, Path):  # an address may hold a password
-        words += ["--session-db", str(options.session_db)]
+        words += ["--set", f"session_db={options.session_db}"]
     if options.card is not None:
         words += ["--card", str(options.card)]
     return safe_line(shlex.join(words), 400)

@@ -21,6 +21,8 @@ from typing import (
 
 import typer
 
+from mcpagent.utilities.text.safe_text import safe_line
+
 PLAIN: dict[str, Any] = {
     "add_completion": False,
     "rich_markup_mode": None,
@@ -31,6 +33,9 @@ PLAIN: dict[str, Any] = {
     },
 }
 """For every `typer.Typer`: no markup, no boxes, no tracebacks of its own; help pages of at most 100 columns."""
+
+SETTING = "--set "
+"""The beginning of the name of an option that only `--set NAME=VALUE` sets."""
 
 LARGEST = 10**12
 """The largest number that an option accepts. Help pages show it."""
@@ -97,11 +102,13 @@ class Options:
     )
     thinking: str | None = _option(
         None,
+        is_setting=True,
         metavar="LEVEL|TOKENS",
         help="How much the model thinks: off, minimal, low, medium, high, xhigh, max, or the most tokens for it.",
     )
     profile: ModelSize | None = _option(
         None,
+        is_setting=True,
         metavar="small|large",
         help="Whether to work as suits a small model: it is given what its question finds, reads a short prompt and "
         "calls what it sees. Default: by the model's window, its size, and its name where it runs on your own server.",
@@ -153,16 +160,19 @@ class Options:
     )
     search_strategy: SearchStrategy = _option(
         "auto",
+        is_setting=True,
         help="How a search ranks: by words (bm25), with word vectors besides (hybrid), with an English sentence "
         "encoder (sentences), in 16 languages (multilingual), or regex; auto: the best that is installed.",
     )
     always_load: tuple[str, ...] = _option(
         (),
+        is_setting=True,
         metavar="NAME|GLOB",
         help="Offer these tools from the first request on: a tool's name, a glob, or SERVER.GLOB. Repeatable.",
     )
     provider_tool: tuple[str, ...] = _option(
         (),
+        is_setting=True,
         envvar=None,
         metavar="NAME|NAME=JSON",
         help="A tool that the model's provider runs by itself: web_search, web_fetch, code_execution, file_search, or "
@@ -170,6 +180,7 @@ class Options:
     )
     learn: bool = _option(
         False,
+        is_setting=True,
         help="Keep what was searched, added and called on this machine, and rank by it; see mcpagent tools learned.",
     )
     approve: ApproveMode = _option(
@@ -189,7 +200,9 @@ class Options:
         help="Never run these, whatever else is said, nor what is spelled alike. A name alone is for every server. "
         "Repeatable.",
     )
-    denied_ok: bool = _option(False, help="Exit code 0, not 6, when a call was denied.")
+    denied_ok: bool = _option(
+        False, is_setting=True, help="Exit code 0, not 6, when a call was denied."
+    )
     trust_changes: bool = _option(
         False,
         help="Call tools also if their server changed what it says about them since they were first used.",
@@ -214,6 +227,7 @@ class Options:
     )
     max_calls: int | None = _option(
         None,
+        is_setting=True,
         metavar="N",
         min=1,
         max=LARGEST,
@@ -221,6 +235,7 @@ class Options:
     )
     context_window: int | None = _option(
         None,
+        is_setting=True,
         metavar="TOKENS",
         min=1_000,
         max=LARGEST,
@@ -229,6 +244,7 @@ class Options:
     )
     large_result_tokens: int | None = _option(
         None,
+        is_setting=True,
         usual=10_000,
         metavar="TOKENS",
         min=0,
@@ -237,6 +253,7 @@ class Options:
     )
     max_tokens: int | None = _option(
         None,
+        is_setting=True,
         metavar="N",
         min=1,
         max=LARGEST,
@@ -252,6 +269,7 @@ class Options:
     )
     max_seconds: float | None = _option(
         None,
+        is_setting=True,
         metavar="SECONDS",
         min=0.1,
         max=LARGEST,
@@ -263,9 +281,9 @@ class Options:
         metavar="FILE",
         help="The answer is one JSON document that fits this JSON Schema; one that does not is asked for once more.",
     )
-    estimate: bool = _option(
+    dry_run: bool = _option(
         False,
-        help="Say what the first request would be and what it costs, and do not make it.",
+        help="Report the first request and its cost, and do not send it.",
     )
     record: Path | None = _option(
         None,
@@ -284,6 +302,7 @@ class Options:
     )
     session_db: str | None = _option(
         None,
+        is_setting=True,
         metavar="FILE|postgresql://...",
         help="Where conversations are kept. Default: sessions.db in your data folder, see mcpagent config path.",
     )
@@ -316,6 +335,7 @@ class Options:
     )
     server_wait: float = _option(
         30.0,
+        is_setting=True,
         metavar="SECONDS",
         min=0,
         max=LARGEST,
@@ -337,8 +357,48 @@ class Options:
     )
     status_line: str = _option(
         "",
+        is_setting=True,
         metavar="COMMAND",
         help="A command that makes the status line: it gets JSON on stdin and prints one line.",
+    )
+    at_once: int = _option(
+        10,
+        is_setting=True,
+        metavar="N",
+        min=1,
+        max=LARGEST,
+        help="Runs of a worker at the same time, of all.",
+    )
+    per_user: int | None = _option(
+        None,
+        is_setting=True,
+        metavar="N",
+        min=1,
+        max=LARGEST,
+        help="Of those, one user's.",
+    )
+    per_minute: int | None = _option(
+        None,
+        is_setting=True,
+        metavar="N",
+        min=1,
+        max=LARGEST,
+        help="Runs that begin in a minute.",
+    )
+    client_id: str | None = _option(
+        None,
+        is_setting=True,
+        metavar="ID",
+        help="A client registered by hand, for a server that registers none. Its secret is read from "
+        "MCPAGENT_CLIENT_SECRET.",
+    )
+    redirect_port: int = _option(
+        0,
+        is_setting=True,
+        metavar="N",
+        min=0,
+        max=65535,
+        help="The port of the redirect address of a sign-in; 0: any that is free.",
     )
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     folder: Path = field(default_factory=Path.cwd)
@@ -365,6 +425,8 @@ def _declarations() -> Iterator[tuple[str, Any]]:
                 declared.pop("named", f"--{name.replace('_', '-')}"),
                 *declared.pop("short"),
             )
+            if declared.pop("is_setting", False):
+                names = (f"{SETTING}{name}",)
             yield name, Annotated[kind, typer.Option(*names, **declared)]
 
 
@@ -400,6 +462,14 @@ CATALOGUE = (
 )
 RULES = ("approve", "yes", "allow", "deny")
 
+COMMON = frozenset(
+    {
+        *("model", "system", "continue_last", "resume"),
+        *("config", "server", "allow", "output", "json"),
+    }
+)
+"""The shared options that a help page lists; `--help all` adds the others."""
+
 Command: TypeAlias = Callable[..., int]
 
 
@@ -420,6 +490,9 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
     `others` are declared otherwise than usual: the field's name, and an annotation as typer reads it.
     """
     declared = {**others, **{name: SHARED[name] for name in names}}
+    if any(_is_setting(name) for name in names):
+        declared.setdefault("set", SHARED["set"])
+    sets_the_model = "set" in names
 
     def declare(command: Command) -> Command:
         own = [
@@ -446,6 +519,13 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
         @wraps(command)
         def run(*, context: typer.Context, **given: Any) -> int:
             chosen = {name: given.pop(name) for name in declared}
+            _apply_settings(chosen, context)
+            if chosen.get("set") and not sets_the_model:
+                known = ", ".join(name for name in declared if _is_setting(name))
+                unknown = safe_line(chosen["set"][0], 60)
+                raise typer.BadParameter(
+                    f'--set "{unknown}" is no setting here; {context.command_path} takes {known}'
+                )
             for name in chosen:
                 if (
                     name in _FIELDS
@@ -470,6 +550,43 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
         return run
 
     return declare
+
+
+def _is_setting(name: str) -> bool:
+    """Return whether only `--set`, a file or a variable sets an option: it has no flag."""
+    return name in _FIELDS and _FIELDS[name].metadata.get("is_setting", False)
+
+
+def _apply_settings(chosen: dict[str, Any], context: typer.Context) -> None:
+    """Move each `--set NAME=VALUE` of the command line that names an option into that option.
+
+    The settings of the model remain. Raises typer's error for an invalid value.
+    """
+    if _place(context, "set") != 0:
+        return
+    source = context.get_parameter_source("set")
+    remaining: list[str] = []
+    for pair in chosen["set"] or ():
+        name, equals, value = pair.partition("=")
+        name = name.strip().replace("-", "_")
+        if not (equals and name in chosen and _is_setting(name)):
+            remaining.append(pair)
+            continue
+        option: Any = next(item for item in context.command.params if item.name == name)
+        if _place(context, name) == 0 and option.multiple:
+            chosen[name] = [*chosen[name], value]
+        else:
+            given: Any = value
+            if option.multiple:
+                given = [value]
+            try:
+                chosen[name] = option.process_value(context, given)
+            except typer.BadParameter as error:
+                error.param, error.ctx = option, context
+                raise
+        if source is not None:
+            context.set_parameter_source(name, source)
+    chosen["set"] = remaining
 
 
 _DEFAULTS = {
@@ -568,3 +685,19 @@ def leaves(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 def options_in(leaf: Any) -> list[Any]:
     """Return a command's options, without its arguments."""
     return [param for param in leaf.params if param.param_type_name == "option"]
+
+
+def flags_of(option: Any) -> list[str]:
+    """Return the flags of an option; an option that only `--set` sets has none."""
+    names = [*option.opts, *option.secondary_opts]
+    return [name for name in names if not name.startswith(SETTING)]
+
+
+def is_listed(option: Any) -> bool:
+    """Return whether a short help page lists an option: it is used much, or declared by the command itself."""
+    if option.hidden or not flags_of(option):
+        return False
+    shared = SHARED.get(option.name)
+    if shared is None or option.name in COMMON:
+        return True
+    return bool(option.help != get_args(shared)[1].help)

@@ -238,17 +238,12 @@ def _checked(setting: Setting, option: Settable) -> Setting:
     if option.param.multiple and isinstance(value, str):
         value = [value]
     place = f"{setting.file}:{setting.line}: {safe_line(setting.name, 60)}"
-    is_nested = isinstance(value, list) and any(
-        isinstance(item, list | dict) for item in value
-    )
-    if (
-        is_nested
-        or isinstance(value, dict)
-        or isinstance(value, list) != bool(option.param.multiple)
-    ):
-        raise ConfigError(
-            f"{place}: expected {'a list of strings' if option.param.multiple else 'one value'}"
-        )
+    if option.param.multiple:
+        is_list = isinstance(value, list)
+        if not is_list or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"{place}: expected a list of strings")
+    elif isinstance(value, list | dict):
+        raise ConfigError(f"{place}: expected one value")
     try:
         option.read(value)
     except OverflowError:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcpagent.agents.agent import Agent
+    from mcpagent.agents.agent_runtime import AgentRuntime
     from mcpagent.cli.frame.configuration import Configuration
     from mcpagent.cli.frame.options import Options
     from mcpagent.cli.may_run.approver import Approver, Ask
@@ -148,7 +149,7 @@ def make_agent(
 
 
 def _limits(options: Options) -> Limits:
-    """Return the limits of the `--max-...` options."""
+    """Return the limits of the options `max_...`."""
     from mcpagent.values.limits.run_limits import Limits
 
     return Limits(
@@ -164,7 +165,7 @@ def _limits(options: Options) -> Limits:
 
 
 def _settings(options: Options) -> ModelSettings:
-    """Return the settings of `--thinking`, `--profile` and `--set`. Raises `ConfigError`."""
+    """Return the settings of `thinking`, `profile` and `--set`. Raises `ConfigError`."""
     from mcpagent.models.model_settings import settings_of
 
     told: dict[str, str] = {}
@@ -181,7 +182,7 @@ def _settings(options: Options) -> ModelSettings:
 
 
 def _provider_tools(options: Options) -> list[ProviderTool]:
-    """Return the tools of `--provider-tool`. Raises `ConfigError`."""
+    """Return the tools of `provider_tool`. Raises `ConfigError`."""
     from mcpagent.models.provider_run.provider_tools import (
         expect_distinct,
         provider_tool_of,
@@ -190,7 +191,7 @@ def _provider_tools(options: Options) -> list[ProviderTool]:
     tools: list[ProviderTool] = []
     for text in options.provider_tool:
         name, equals, written = text.partition("=")
-        where = f"--provider-tool {safe_line(name, 60)}"
+        where = f"provider_tool {safe_line(name, 60)}"
         try:
             told = {}
             if equals:
@@ -206,11 +207,11 @@ def _provider_tools(options: Options) -> list[ProviderTool]:
 
 def _with_flags(text: str, *, is_card: bool) -> str:
     """Replace parameter names in a library's notice by the flags that set them; a card sets `tool_search` itself."""
-    text = re.sub(r"^pre_discovered_tools: ", "--always-load: ", text)
+    text = re.sub(r"^pre_discovered_tools: ", "always_load: ", text)
     if is_card:
         return text
     return re.sub(
-        r"^tool_search\.eager_tools\.(.*?): ", r"--always-load, server \1: ", text
+        r"^tool_search\.eager_tools\.(.*?): ", r"always_load, server \1: ", text
     )
 
 
@@ -355,8 +356,8 @@ def rules_without_effect(
         for server in servers
         if server.scope == "project" and vouches_for_itself(server.written)
     ]
-    if agent._runtime.tools.listing.connecting:  # whose tools they may be about
-        return lines
+    if any(one.tools.listing.connecting for one in runtimes_of(agent)):
+        return lines  # the rules may be about their tools
     readable = {tool.server for tool in asked if tool.kind == "resource"}
     written = [
         ("--allow or --deny", rule.pattern)
@@ -396,17 +397,35 @@ def rules_without_effect(
 
 
 def askable(agent: Agent) -> list[ToolDefinition]:
-    """Return everything that rules can name: the tools, and the known prompts and resources of the servers."""
+    """Return everything that rules can name: the tools, and the known prompts and resources of the servers.
+
+    Those of all agents that this one can call are included, because rules judge their calls too.
+    """
     from mcpagent.toolsets.prompt_and_resource_tools import known_content
 
-    tools = [
-        tool.definition
-        for tool in agent._runtime.tools.known.values()
-        if tool.asks is None
-    ]
-    with contextlib.suppress(AgentStateError):  # a replay has no servers
-        tools += known_content(agent.mcp)
+    tools: list[ToolDefinition] = []
+    for one in runtimes_of(agent):
+        tools += [
+            tool.definition for tool in one.tools.known.values() if tool.asks is None
+        ]
+        with contextlib.suppress(AgentStateError):  # a replay has no servers
+            one._require_started()
+            tools += known_content(one.definition.sources.servers)
     return tools
+
+
+def runtimes_of(agent: Agent) -> list[AgentRuntime]:
+    """Return the runtimes of the agent and of all agents that it can call, each once."""
+    from mcpagent.agents.agent_runtime import AgentRuntime
+    from mcpagent.toolsets.agent_tools import agent_behind
+
+    found = [agent._runtime]
+    for one in found:
+        for tool in one.tools.known.values():
+            called = agent_behind(tool)
+            if isinstance(called, AgentRuntime) and called not in found:
+                found.append(called)
+    return found
 
 
 def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:

@@ -23,26 +23,15 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, RunFinished, ServerFailed
 
 
-def work(
-    options: Options,
-    terminal: Terminal,
-    database: str | None,
-    *,
-    at_once: int,
-    per_user: int | None,
-    per_minute: int | None,
-) -> ExitCode:
+def work(options: Options, terminal: Terminal, database: str | None) -> ExitCode:
     """Execute runs until Ctrl-C or SIGTERM; open ones then have ten seconds. Raises errors of the start."""
-    return run_to_end(
-        _work(
-            options,
-            terminal,
-            DurableRuns(
-                database, at_once=at_once, per_user=per_user, per_minute=per_minute
-            ),
-            database,
-        )
+    durable = DurableRuns(
+        database,
+        at_once=options.at_once,
+        per_user=options.per_user,
+        per_minute=options.per_minute,
     )
+    return run_to_end(_work(options, terminal, durable, database))
 
 
 async def _work(

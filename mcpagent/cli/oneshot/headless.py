@@ -55,6 +55,7 @@ from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.models.base import Model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import (
     AnswerRestarted,
@@ -70,11 +71,11 @@ from mcpagent.values.limits.run_limits import LimitKind
 from mcpagent.values.messages import FilePart, Usage
 
 _FLAGS: Mapping[LimitKind, str] = {
-    "turns": "--max-turns",
-    "tool_calls": "--max-calls",
-    "tokens": "--max-tokens",
-    "dollars": "--max-cost",
-    "seconds": "--max-seconds",
+    "turns": "--max-turns ",
+    "tool_calls": "--set max_calls=",
+    "tokens": "--set max_tokens=",
+    "dollars": "--max-cost ",
+    "seconds": "--set max_seconds=",
 }
 _STOPPED: Mapping[str, str] = {
     "repeated_calls": "stopped: the model made the same call again and again",
@@ -95,9 +96,9 @@ def stopped_line(finished: RunFinished) -> str:
     else:
         most = limit.most
     if limit.limit == "tokens":
-        flag = f"{_FLAGS[limit.limit]} {most:.0f}"
+        flag = f"{_FLAGS[limit.limit]}{most:.0f}"
     else:
-        flag = f"{_FLAGS[limit.limit]} {most:g}"
+        flag = f"{_FLAGS[limit.limit]}{most:g}"
     words = limit.said(
         "" if finished.answer else "without an answer",
         limit=flag if limit.scope == "run" else "",
@@ -220,7 +221,7 @@ class _OneShot:
             self.terminal.warn(
                 *rules_without_effect(agent, self.configuration, approver.rules)
             )
-            if options.estimate:
+            if options.dry_run:
                 return self._estimate(agent, schema)
             earlier = len(agent.messages)
             finished = await self._follow(agent, self.prompt, schema)
@@ -362,7 +363,7 @@ class _OneShot:
         """Report events while servers connect; the stream has the others."""
         if not self.connecting:
             return
-        if not self.options.estimate and event in [
+        if not self.options.dry_run and event in [
             joins_later(server.name) for server in self.configuration.enabled
         ]:
             return  # the question reports it when it continues without that server
@@ -412,9 +413,24 @@ class _OneShot:
             put(self.terminal.err, Text(line, "error"))
         if finished.stop == "answered" and self.denials and not self.options.denied_ok:
             return ExitCode.DENIED
-        if finished.answer.strip() or finished.limit:
-            return code_of_stop(finished.stop)
-        return ExitCode.ERROR
+        if not finished.answer.strip() and not finished.limit:
+            return ExitCode.ERROR
+        code = code_of_stop(finished.stop)
+        if code == ExitCode.OK and self._note_missing_servers():
+            return ExitCode.WITHOUT_SERVER
+        return code
+
+    def _note_missing_servers(self) -> bool:
+        """Report the servers that the question was answered without; return whether there are any."""
+        if self.options.replay is not None or self.agent is None:
+            return False
+        states = {name: item.state for name, item in self.agent.servers.items()}
+        failed = [name for name, state in states.items() if state == "failed"]
+        if failed:
+            names = ", ".join(safe_line(name, 60) for name in failed)
+            self.terminal.warn(f"answered without {names}")
+        # A notice of the run has named those that are still connecting.
+        return bool(failed) or "connecting" in states.values()
 
     def _aside(self) -> AbstractContextManager[None]:
         if self.view is not None:

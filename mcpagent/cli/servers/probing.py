@@ -188,7 +188,7 @@ async def probe(
                 trial.stage, ok=False, detail=still_connecting(), seconds=trial.seconds
             )
         )
-        result.fix = f"--server-wait {config.connect_timeout_seconds:g} waits as long as it may take"
+        result.fix = f"--set server_wait={config.connect_timeout_seconds:g} waits as long as it may take"
     except ServerError as error:
         why = safe_line(str(error), 400).removeprefix(f'server "{config.name}" ')
         result.stages.append(

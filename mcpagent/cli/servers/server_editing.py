@@ -310,11 +310,11 @@ def move_secrets(
     def moved(fresh: ServerFile) -> ServerFile:
         text = fresh.text
         for found in literal_secrets(fresh.entries[name]):
-            holder = changed.get(str(found.path[0]))
-            if len(found.path) > 1 and holder is not None:
-                text = with_value(
-                    text, (*fresh.root, name, *found.path), holder[found.path[1]]
-                )
+            value = changed.get(str(found.path[0]))
+            for step in found.path[1:]:
+                value = value[step] if value is not None else None
+            if value is not None:
+                text = with_value(text, (*fresh.root, name, *found.path), value)
         return fresh.changed(text)
 
     file.saved(moved)

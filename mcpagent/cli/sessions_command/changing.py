@@ -61,15 +61,15 @@ def export_session(
             file.write(text)
     except FileExistsError:
         raise InputError(
-            f"--to {shown}: there is such a file already; name a new one"
+            f"{shown}: there is such a file already; name a new one"
         ) from None
     except OSError as error:
-        raise InputError(f"--to {shown} cannot be written: {error.strerror}") from None
+        raise InputError(f"{shown} cannot be written: {error.strerror}") from None
     terminal.done(f"written to {shown}")
     return ExitCode.OK
 
 
-def fork_session(options: Options, wanted: str, title: str | None) -> ExitCode:
+def fork_session(options: Options, wanted: str, title: str) -> ExitCode:
     """Run `mcpagent sessions fork`; a session that is open elsewhere is copied without its unfinished part."""
     terminal, store = open_terminal(options.color), store_of(options)
     info = the_one(options, store, wanted, terminal)
@@ -140,9 +140,7 @@ def seconds_of(age: str) -> float:
     """Parse `30d`, `12h`, `8w`, `6m`, `1y`. Raises `InputError` for anything else."""
     found = _AGE.fullmatch(age.strip().lower())
     if found is None:
-        raise InputError(
-            f'--older-than "{safe_line(age, 20)}" is no age; write 30d, 12h, 8w or 1y'
-        )
+        raise InputError(f'"{safe_line(age, 20)}" is no age; write 30d, 12h, 8w or 1y')
     return float(int(found[1]) * _SECONDS[found[2]])
 
 

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import Client, Options, Shell, leaves, options_in
+from mcpagent.cli.frame.options import (
+    Client,
+    Options,
+    Shell,
+    TokensBy,
+    flags_of,
+    leaves,
+    options_in,
+)
 from mcpagent.errors import McpAgentError
 from mcpagent.utilities.json_schema.parts import properties_of
 from mcpagent.utilities.text.safe_text import safe_line
@@ -127,7 +135,15 @@ def candidates(
 def _candidates(
     place: _Place, open_word: str, command: Any, names: Names
 ) -> Iterator[Completed]:
-    if place.option is not None:
+    if place.path:
+        leaf = place.leaf
+    elif place.is_asking:
+        leaf = command.commands["ask"]
+    else:
+        leaf = command.commands["chat"]
+    if place.option is not None and place.option.name == "set":
+        yield from _settings(open_word, leaf, names)
+    elif place.option is not None:
         yield from _values(place.option, names)
     elif open_word.startswith("--") and "=" in open_word and not place.is_closed:
         name = open_word.partition("=")[0]
@@ -135,17 +151,10 @@ def _candidates(
         values = _values(option, names) if option is not None else ()
         yield from (Completed(f"{name}={item.word}", item.about) for item in values)
     elif open_word.startswith("-") and not place.is_closed:
-        default = "chat"
-        if place.is_asking:
-            default = "ask"
-        if place.path:
-            leaf = place.leaf
-        else:
-            leaf = command.commands[default]
         for param in options_in(leaf):
             shown = [
                 name
-                for name in (*param.opts, *param.secondary_opts)
+                for name in flags_of(param)
                 if name.startswith("--") and not param.hidden
             ]
             yield from (Completed(name, _short(param.help or "")) for name in shown)
@@ -200,6 +209,19 @@ def _taking_a_value(word: str, leaf: Any, command: Any) -> Any:
     return None
 
 
+def _settings(open_word: str, leaf: Any, names: Names) -> Iterator[Completed]:
+    """Yield `NAME=` for each setting of a command, and `NAME=VALUE` once the name is written."""
+    for option in options_in(leaf):
+        if flags_of(option):
+            continue
+        name = f"{option.name}="
+        if open_word.startswith(name):
+            for value in _values(option, names):
+                yield Completed(f"{name}{value.word}", value.about)
+        else:
+            yield Completed(name, _short(option.help or ""))
+
+
 def _values(option: Any, names: Names) -> Iterator[Completed]:
     if option.name in ("always_load", "allow", "deny"):
         yield from names.tools()
@@ -221,8 +243,6 @@ def _values(option: Any, names: Names) -> Iterator[Completed]:
         from mcpagent.models.provider_run.provider_tools import KINDS
 
         yield from map(Completed, KINDS)
-    elif option.name == "source":
-        yield from map(Completed, get_args(Client))
     elif (
         option.metavar == option.metavar.lower() and "|" in option.metavar
     ):  # FILE|FOLDER are no values
@@ -247,6 +267,10 @@ def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
             return ()
         case "sessions", "session":
             return names.sessions()
+        case "mcp", "source":
+            return map(Completed, get_args(Client))
+        case "tools", "by":
+            return map(Completed, get_args(TokensBy))
         case "completion", "shell":
             return map(Completed, get_args(Shell))
         case "config", "what":
@@ -300,10 +324,11 @@ def known_names(options: Options) -> Names:
         ]
 
     def servers() -> Iterable[Completed]:
+        from mcpagent.cli.frame.configuration import target_of
+
         known = configured()
         return plain_names(
-            (server.name, server.description or str(server.command or server.url))
-            for server in known
+            (server.name, server.description or target_of(server)) for server in known
         )
 
     def tools() -> Iterable[Completed]:

@@ -74,7 +74,7 @@ def _values_in_force(
     found: dict[str, dict[str, Any]] = {}
     defaults = default_map(command, settings)
     for (name, *_), leaf in leaves(command):
-        if name in ("ask", "chat"):
+        if name in ("ask", "chat", "worker"):
             context = leaf.make_context(
                 name, [], resilient_parsing=True, default_map=defaults.get(name, {})
             )

@@ -1,7 +1,7 @@
 """`mcpagent doctor`: check everything that a chat needs, and suggest fixes.
 
 Exit code 3 for a configuration that cannot be read, 4 for a model whose key is missing, 5 if a required server or every
-server fails, or is still connecting after `--server-wait`; a warning changes nothing.
+server fails, or is still connecting after `server_wait` seconds; a warning changes nothing.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _what_it_can(
     if size:
         yield f"{size / 1e9:.1f}B parameters"
     if is_of_small_size(model.model_name, window, size):
-        yield "worked with as a small model (--profile large takes that back)"
+        yield "worked with as a small model (--set profile=large takes that back)"
     if not known.takes_tools:
         yield "takes no tools: they are described in the prompt"
     if not known.takes_schemas:

@@ -174,7 +174,7 @@ def show_learned(options: Options, *, clear: bool) -> ExitCode:
         lines = [f"forgot {counted(len(uses), 'use')}"]
     elif not uses:
         lines = [
-            "nothing learned yet: --learn, or MCPAGENT_LEARN=1, keeps which tools served which queries"
+            "nothing learned yet: --set learn=true, or MCPAGENT_LEARN=1, keeps which tools served which queries"
         ]
     document = {
         "file": str(history.path),
@@ -402,9 +402,9 @@ def read_arguments(
     """
     arguments = {}
     if whole is not None:
-        arguments = read_json(whole, "--input")
+        arguments = read_json(whole, "the arguments")
     if not isinstance(arguments, dict):
-        raise InputError('--input: expected a JSON object, {"name": value}')
+        raise InputError('the arguments: expected a JSON object, {"name": value}')
     known = properties_of(parameters)
     for word in words:
         name, equals, value = word.partition("=")

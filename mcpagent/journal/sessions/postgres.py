@@ -57,41 +57,19 @@ _SETTINGS = (
     "SET search_path = mcpagent, pg_catalog",
 )
 
-_DIALECT = {
-    "real": "DOUBLE PRECISION",
-    "big": "BIGINT",
-    "number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-    "rowless": "",
-    "bytes": 'COLLATE "C"',
-    "object": "json_build_object",
-    "quoted": "to_json",
-    "text": "::text",
-    "message": "'s/message/' || lpad(m.place::text, 6, '0')",
-    "searched": ", searched",
-    "told": ", m.searched",
-}
+_DIALECT = {"real": "DOUBLE PRECISION", "rowless": "", "bytes": 'COLLATE "C"'}
 
-_MESSAGES = (
-    """CREATE TABLE messages(
-        session BIGINT NOT NULL, place INTEGER NOT NULL, is_answer INTEGER NOT NULL, words TEXT NOT NULL,
-        searched TSVECTOR NOT NULL, message TEXT NOT NULL, PRIMARY KEY(session, place))""",
-    "CREATE INDEX messages_searched ON messages USING GIN(searched)",
-)
-
-_SEARCHED = (
-    """CREATE TABLE words(
-        session TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, words TEXT NOT NULL, searched TSVECTOR NOT NULL,
-        PRIMARY KEY(session, key))""",
-    "CREATE INDEX words_searched ON words USING GIN(searched)",
-    "CREATE TABLE keys(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+MIGRATIONS: Migrations = (
+    tables(
+        _DIALECT,
+        """CREATE TABLE words(
+            session TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, words TEXT NOT NULL, searched TSVECTOR NOT NULL,
+            PRIMARY KEY(session, key))""",
+        "CREATE INDEX words_searched ON words USING GIN(searched)",
+        "CREATE TABLE keys(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    ),
 )
 """`words` is the text that a search finds, `keys` are the store's own."""
-
-_KEYS = "INSERT INTO keys(name, value) SELECT name, value FROM kept_values WHERE session = 0"
-
-MIGRATIONS, NEW = tables(
-    _DIALECT, messages=_MESSAGES, words=_SEARCHED, converting=(_KEYS,)
-)
 
 _MIGRATING = 0x6D637061
 """The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""
@@ -137,7 +115,7 @@ class PostgresStore(SqlStore):
             raise SessionStoreError(
                 f"sessions: the address cannot be read; write {form}, special ones as %40"
             ) from None
-        super().__init__(_named(self._address), migrations, NEW)
+        super().__init__(_named(self._address), migrations)
         self._password = str(self._address.get("password") or "")
         hide(self._password)
         self._durability = durability
@@ -247,9 +225,10 @@ class PostgresStore(SqlStore):
                         "SELECT set_config('synchronous_commit', 'on', false)"
                         " WHERE current_setting('synchronous_commit') = 'off'"
                     )
+                self._require_known()
                 if self._found_version() < self.version:
                     self._migrate()
-                self._require_known()
+                    self._require_known()
             except BaseException:
                 self._connection = None
                 connection.close()
@@ -285,11 +264,7 @@ class PostgresStore(SqlStore):
             found = self._found_version()
         else:
             found = self._version()
-        if found > self.version:
-            newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
-            raise SessionStoreError(
-                f"{self.where}: {newer}; update mcpagent, or use another database"
-            )
+        self.require_version(found, "another database")
 
     def _version(self) -> int:
         return int(self.execute("SELECT version FROM store_version")[0][0])

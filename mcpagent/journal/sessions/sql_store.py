@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from mcpagent.errors import SessionStoreError
 from mcpagent.journal.sessions.kept import Holder
 from mcpagent.journal.sessions.protocol import Entry, Hit, StoredSession
-from mcpagent.journal.sessions.sql_tables import Migrations
+from mcpagent.journal.sessions.sql_tables import FIRST_VERSION, Migrations
 
 MAX_EXPIRING = 1_000_000_000
 """Characters of entries that expire, over all sessions; beyond this the oldest are dropped before their time."""
@@ -27,9 +27,6 @@ TIDY_SECONDS = 600.0
 """Time between two looks at entries that have expired, in a process that uses the store."""
 
 _T = TypeVar("_T")
-
-NEW_VERSION = 4
-"""The version of the tables that a new database begins with."""
 
 _FIELDS = "key, kind, data, time, run, call, expires"
 
@@ -58,8 +55,8 @@ class SqlStore(ABC):
     for_update = ""
     """SQL behind a SELECT, so that no other process changes a lease until the transaction ends."""
 
-    def __init__(self, where: str, migrations: Migrations, new: Sequence[str]) -> None:
-        self.where, self.migrations, self._new = where, migrations, new
+    def __init__(self, where: str, migrations: Migrations) -> None:
+        self.where, self.migrations = where, migrations
         self._known: str = ""
         """The token of this process, once it is in `holders`."""
         self._tidied = 0.0
@@ -67,15 +64,26 @@ class SqlStore(ABC):
     @property
     def version(self) -> int:
         """The version of the tables that this code knows."""
-        return len(self.migrations)
+        return FIRST_VERSION - 1 + len(self.migrations)
 
     def statements(self, found: int) -> list[str]:
-        """Return the statements that make the tables of this version of those of version `found`; 0: there are none."""
+        """Return the statements that make the tables of this version from those of version `found`; 0: no tables."""
+        done = 0
         if found:
-            steps = self.migrations[found:]
-        else:
-            steps = [self._new, *self.migrations[NEW_VERSION:]]
-        return list(chain.from_iterable(steps))
+            done = found - FIRST_VERSION + 1
+        return list(chain.from_iterable(self.migrations[done:]))
+
+    def require_version(self, found: int, other: str) -> None:
+        """Raise `SessionStoreError` for tables that this code cannot use; `other` names a place to use instead."""
+        if found > self.version:
+            raise SessionStoreError(
+                f"{self.where}: was written by a newer mcpagent (tables {found}, this one knows {self.version});"
+                f" update mcpagent, or use {other}"
+            )
+        if 0 < found < FIRST_VERSION:
+            raise SessionStoreError(
+                f"{self.where}: was written by mcpagent before its first release (tables {found}); use {other}"
+            )
 
     # -- parts that each database implements-------------------------------------------------------------------------
 

@@ -32,46 +32,22 @@ _WAIT_SECONDS = (0.0005, 0.002)
 APPLICATION_ID = 0x6D637061
 """"mcpa", by which `file` and we know the file (https://sqlite.org/fileformat2.html#application_id)."""
 
-_DIALECT = {
-    "real": "REAL",
-    "big": "INTEGER",
-    "number": "INTEGER PRIMARY KEY",
-    "rowless": "WITHOUT ROWID",
-    "bytes": "",
-    "object": "json_object",
-    "quoted": "json_quote",
-    "text": "",
-    "message": "'s/message/' || printf('%06d', m.place)",
-    "searched": "",
-    "told": "",
-}
+_DIALECT = {"real": "REAL", "rowless": "WITHOUT ROWID", "bytes": ""}
 
-
-def _search(table: str) -> tuple[str, ...]:
-    # The words are in that table alone; the triggers are those of https://sqlite.org/fts5.html#external_content_tables
-    return (
-        f"CREATE VIRTUAL TABLE said USING fts5(words, content='{table}', content_rowid='number')",
-        f"""CREATE TRIGGER said_more AFTER INSERT ON {table} BEGIN
+MIGRATIONS: Migrations = (
+    tables(
+        _DIALECT,
+        """CREATE TABLE words(
+            number INTEGER PRIMARY KEY, session TEXT NOT NULL, key TEXT NOT NULL, words TEXT NOT NULL,
+            UNIQUE(session, key))""",
+        # The words are in that table alone; the triggers are those of
+        # https://sqlite.org/fts5.html#external_content_tables
+        "CREATE VIRTUAL TABLE said USING fts5(words, content='words', content_rowid='number')",
+        """CREATE TRIGGER said_more AFTER INSERT ON words BEGIN
             INSERT INTO said(rowid, words) VALUES(new.number, new.words); END""",
-        f"""CREATE TRIGGER said_less AFTER DELETE ON {table} BEGIN
+        """CREATE TRIGGER said_less AFTER DELETE ON words BEGIN
             INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
-    )
-
-
-_MESSAGES = """CREATE TABLE messages(
-    number INTEGER PRIMARY KEY, session INTEGER NOT NULL, place INTEGER NOT NULL,
-    is_answer INTEGER NOT NULL, words TEXT NOT NULL, message TEXT NOT NULL, UNIQUE(session, place))"""
-
-_SEARCHED = """CREATE TABLE words(
-    number INTEGER PRIMARY KEY, session TEXT NOT NULL, key TEXT NOT NULL, words TEXT NOT NULL, UNIQUE(session, key))"""
-
-MIGRATIONS, NEW = tables(
-    _DIALECT,
-    messages=(_MESSAGES, *_search("messages")),
-    words=(_SEARCHED,),
-    search=_search("words"),
-    converting=("DROP TABLE said",),
-    converted=("INSERT INTO said(said) VALUES('rebuild')",),
+    ),
 )
 
 _of_other_processes: list[sqlite3.Connection] = []
@@ -87,7 +63,7 @@ class SqliteStore(SqlStore):
         durability: Literal["normal", "full"],
         migrations: Migrations = MIGRATIONS,
     ) -> None:
-        super().__init__(safe_line(str(path), 200), migrations, NEW)
+        super().__init__(safe_line(str(path), 200), migrations)
         self.path, self._durability = path, durability
         self._connection: sqlite3.Connection | None = None
         self._alive: int | None = None
@@ -191,13 +167,9 @@ class SqliteStore(SqlStore):
             or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         ):
             raise SessionStoreError(
-                f"{self.where}: is another program's database; use another file: --session-db FILE"
+                f"{self.where}: is another program's database; use another file: --set session_db=FILE"
             )
-        if found > self.version:
-            newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
-            raise SessionStoreError(
-                f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE"
-            )
+        self.require_version(found, "another file: --set session_db=FILE")
         return found
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
@@ -211,12 +183,6 @@ class SqliteStore(SqlStore):
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {self.version}")
             connection.execute("COMMIT")
-            if 0 < found < self.version and _pragma(connection, "auto_vacuum") == 0:
-                with contextlib.suppress(
-                    sqlite3.OperationalError
-                ):  # another process writes: the mode stays unchanged
-                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                    connection.execute("VACUUM")  # which applies it
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
@@ -357,7 +323,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 def _told(error: sqlite3.Error | OSError) -> str:
     """Return the error and its fix."""
     if isinstance(error, OSError):
-        return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --session-db FILE"
+        return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --set session_db=FILE"
     text = safe_line(str(error), 160)
     if isinstance(error, sqlite3.OperationalError):
         if "full" in text:
@@ -365,7 +331,7 @@ def _told(error: sqlite3.Error | OSError) -> str:
         if "disk I/O error" in text:
             return "the disk takes no more (disk I/O error): full, at a limit of yours, or broken; make room and go on"
         if "readonly" in text or "unable to open" in text:
-            return f"cannot be written ({text}); make it writable, or name another file: --session-db FILE"
+            return f"cannot be written ({text}); make it writable, or name another file: --set session_db=FILE"
         if "locked" in text:
             return f"another program has kept it locked for {BUSY_SECONDS:g} seconds; end that one"
         if "no such module: fts5" in text:

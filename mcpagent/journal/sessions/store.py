@@ -775,7 +775,7 @@ class Sessions:
     def _unreadable(self, error: Exception) -> SessionStoreError:
         """Return the error for a column or a document that has another type than mcpagent writes."""
         why = safe_line(f"{type(error).__name__}: {error}", 120)
-        fix = "restore it from a copy, or name another file: --session-db FILE"
+        fix = "restore it from a copy, or name another file: --set session_db=FILE"
         return SessionStoreError(
             f"{self.where}: holds what no version of mcpagent wrote ({why}); {fix}"
         )

@@ -243,7 +243,7 @@ async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
         else:
             response = await client.post(config.address, json=_PROBE, headers=headers)
     except OAuthRegistrationError as error:
-        hint = "a client registered there by hand can be given with --client-id"
+        hint = "a client registered there by hand can be given with --set client_id=ID"
         raise OAuthFlowError(f"{safe_line(str(error), 200)}; {hint}") from None
     except OAuthFlowError as error:
         raise OAuthFlowError(safe_line(str(error), 300)) from None

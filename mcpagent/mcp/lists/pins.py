@@ -24,7 +24,11 @@ from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
 from mcpagent.utilities.python.argument_checks import checked
 from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.utilities.text.safe_text import safe_line, visible
-from mcpagent.utilities.text.secrets import may_hold_secrets, without_secrets
+from mcpagent.utilities.text.secrets import (
+    as_written,
+    may_hold_secrets,
+    without_secrets,
+)
 from mcpagent.values.events import Emit, Notice
 from mcpagent.values.messages import ToolDefinition
 
@@ -142,7 +146,8 @@ class PinStore:
         place = json.dumps(
             [
                 config.name,
-                *map(str, (config.command, config.url)),
+                str(config.command),
+                as_written(config.url),
                 [str(word) for word in config.args],
             ]
         )

@@ -197,8 +197,10 @@ class MessageReader:
     def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
         self._splitter = LineSplitter(limit)
         self._limit = limit
-        self._spread: list[Bytes] = []
-        self._spread_size = 0
+        self._spread = bytearray()
+        """The lines so far of an object that is spread over several, joined by spaces."""
+        self._spread_head: Bytes = b""
+        """The first of them."""
         self._is_prose = True
         """Whether what came after the last line feed is no beginning of a message."""
 
@@ -247,21 +249,21 @@ class MessageReader:
                 and line[:100].rstrip() == b"{"
                 and len(line) <= 100
             ):
-                self._spread, self._spread_size = [line], len(line)
+                self._spread, self._spread_head = bytearray(line), line
                 return []
             return [line]
         if (
             isinstance(line, TooLong)
             or line.startswith(b"{")
-            or self._spread_size > self._limit
+            or len(self._spread) > self._limit
         ):
-            first, self._spread = self._spread[0], []
-            return [first, line]
-        self._spread.append(line)
-        self._spread_size += len(line)
+            self._spread = bytearray()
+            return [self._spread_head, line]
+        self._spread += b" "
+        self._spread += line
         if line[:100].rstrip() != b"}" or len(line) > 100:
             return []
-        whole, self._spread = b" ".join(self._spread), []
+        whole, self._spread = self._spread, bytearray()
         return [whole]
 
 

@@ -381,6 +381,8 @@ class StdioTransport:
                 ):
                     self._end_flood(useless)
                     return
+                if pipes.chunks:  # thousands of lines may complete no message
+                    await asyncio.sleep(0)
             if not pipes.stdout_open or not await self._has_more(reader):
                 break
         for message in self._told(reader.end()):

@@ -88,21 +88,17 @@ def describe(config: ServerConfig) -> Description:
     facts = list[Fact]()
     words = [as_written(word) for word in (config.command, *config.args)]
     folder = os.path.realpath(config.cwd or os.curdir)
+    entry = {
+        KEY_OF_SPELLING.get(key, key): value for key, value in config.written.items()
+    }
     if config.command:
         facts += [Fact("runs", shlex.join(words)), Fact("in", folder)]
     else:
-        facts.append(Fact("sends to", as_written(config.url)))
-    facts += [
-        Fact("header", f"{name}={as_written(value)}")
-        for name, value in sorted(config.headers.items())
-    ]
+        facts += _address_and_headers(config, entry)
     facts += [
         Fact("variable", f"{name}={as_written(value)}")
         for name, value in sorted(config.env.items())
     ]
-    entry = {
-        KEY_OF_SPELLING.get(key, key): value for key, value in config.written.items()
-    }
     facts += _sign_in(entry.get("sign_in"))
     if "env_file" in entry:
         facts.append(Fact("reads", str(entry["env_file"])))
@@ -125,6 +121,25 @@ def describe(config: ServerConfig) -> Description:
         paths=named,
         program=_program(words, folder),
     )
+
+
+def _address_and_headers(
+    config: ServerConfig, entry: Mapping[str, Any]
+) -> Iterator[Fact]:
+    """Yield the address and the headers as the entry has them.
+
+    An `Authorization` header that the reader makes of the user and password in an address is shown as that address, and
+    one that it makes of a token under `sign_in` as that sign-in.
+    """
+    address, headers = as_written(config.url), dict(config.headers)
+    written = {name.lower() for name in entry.get("headers") or ()}
+    if entry and "Authorization" in headers and "authorization" not in written:
+        del headers["Authorization"]
+        if not isinstance(entry.get("sign_in"), str):
+            address = entry["url"]
+    yield Fact("sends to", address)
+    for name, value in sorted(headers.items()):
+        yield Fact("header", f"{name}={as_written(value)}")
 
 
 def _program(words: list[str], folder: str) -> str:

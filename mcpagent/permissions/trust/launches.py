@@ -68,7 +68,7 @@ class Launch:
     """
 
     program: str
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...] = field(repr=False)
     folder: str
     environment: Mapping[str, str] = field(repr=False)
 

@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import inspect
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from mcpagent.history.conversation import INNER, Conversation
 from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.permissions.rules import CallFacts, Decision, decide, strictness
-from mcpagent.run.agent_run import AgentRun, Middleware
+from mcpagent.run.agent_run import AgentRun, Middleware, run_context
 from mcpagent.run.middleware.admission import misfit_of, misfit_text
 from mcpagent.run.run_parts import CallState
 from mcpagent.tool_search.session_tools import SessionTools
@@ -71,7 +73,7 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
     | was edited into arguments that do not fit | is refused |
     | was approved | runs |
     """
-    asked, answer, policy = call.call, call.answer, run.permissions
+    asked, answer = call.call, call.answer
     while True:
         if answer is not None and not answer.approved:
             call.refuse(refused_words(asked.name, answer.message), "denied")
@@ -84,16 +86,17 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
             call.refuse(_LOST.format(safe_line(asked.name, 80), MOST_SENT), "failed")
             return
         if answer is None:
-            request = await _request_for(asked, tool, run, call)
+            judged = await _judged(asked, tool, run, call)
             if call.is_settled:
                 return
-            if request is None:
+            if judged is None:
                 call.arguments = asked.arguments
                 return
-            if request.kind == "external" or policy.decide is None:
+            request, deciders = judged
+            if request.kind == "external" or None in deciders:
                 call.wait_with((request,))
                 return
-            answer = await _answer_of_person(request, policy.decide, run, call)
+            answer = await _answer_of_all(request, deciders, run, call)
             if answer is None:
                 return
             continue
@@ -115,9 +118,8 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
             arguments = asked.arguments
         else:
             arguments = answer.arguments
-        if policy.decide is not None and tool.asked(arguments) != tool.asked(
-            asked.arguments
-        ):
+        is_another = tool.asked(arguments) != tool.asked(asked.arguments)
+        if is_another and _decider_of(run) is not None:
             asked, answer = replace(asked, arguments=arguments), None
             continue
         if decision_in(run, facts_of(tool, arguments)).verdict == "deny":
@@ -137,25 +139,38 @@ def facts_of(tool: Tool, arguments: dict[str, Any]) -> CallFacts:
 
 
 def decision_in(run: AgentRun, facts: CallFacts) -> Decision:
-    """Return the strictest decision of the agent's rules and of the rules of the agents that called it.
+    """Return the strictest decision of the rules of the agent and of the agents that called it."""
+    decisions = [_decision_of(judge, run, facts) for judge in _judges(run)]
+    return max(decisions, key=strictness)
+
+
+def _decision_of(judge: AgentRun, run: AgentRun, facts: CallFacts) -> Decision:
+    """Return the decision of one of the run's judges.
 
     Only the agent's own rules can replace a rule of a server's entry: callers can make it stricter.
     """
-    found = decide(facts, run.permissions.rules_now())
-    for policy in _rules_of_callers(run):
-        other = decide(replace(facts, rules=()), policy.rules_now())
-        found = max(found, other, key=strictness)
-    return found
+    if judge is not run:
+        facts = replace(facts, rules=())
+    return decide(facts, judge.permissions.rules_now())
 
 
-def _rules_of_callers(run: AgentRun) -> Iterator[ApprovalPolicy]:
-    """Yield the policies of the agents that called this one, if they have rules other than its own."""
-    own = run.permissions.rules
-    caller = run.parent
-    while caller is not None:
-        if caller.permissions.rules and caller.permissions.rules is not own:
-            yield caller.permissions
-        caller = caller.parent
+def _judges(run: AgentRun) -> list[AgentRun]:
+    """Return the run, and the runs of the agents that called it whose policy judges calls; equal policies once."""
+    judges = [run]
+    for caller in islice(run.lineage, 1, None):
+        policy = caller.permissions
+        is_known = any(policy == judge.permissions for judge in judges)
+        if not is_known and (policy.rules or policy.required is not False):
+            judges.append(caller)
+    return judges
+
+
+def _decider_of(run: AgentRun) -> OnApproval | None:
+    """Return the `decide` of the run's policy, else of the nearest caller that has one."""
+    for judge in run.lineage:
+        if judge.permissions.decide is not None:
+            return judge.permissions.decide
+    return None
 
 
 def _kind_of(tool: Tool | None) -> PendingKind:
@@ -173,53 +188,66 @@ async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
     )
 
 
-async def _request_for(
+async def _judged(
     asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
-) -> PendingCall | None:
-    """Return the request that the call has to wait with, None if it may run. A denial refuses the call.
+) -> tuple[PendingCall, list[OnApproval | None]] | None:
+    """Return the request that the call has to wait with, and who answers it; None if the call may run.
 
-    Rules judge other people's tools and the user's, not the runtime's own, such as `search_tools`.
+    The agent and each agent that called it judge the call, and each of them that asks has its own `decide` answer. A
+    denial refuses the call. Rules judge other people's tools and the user's, not the runtime's own, such as
+    `search_tools`.
     """
-    policy = run.permissions
-    has_rules = policy.rules or any(_rules_of_callers(run))
-    can_be_judged = (
-        tool.rules or tool.approval is not None or tool.external or has_rules
-    )
-    if not can_be_judged or (tool.approval is None and run.tools.is_own(tool)):
+    judges = _judges(run)
+    has_own_rules = tool.rules or tool.approval is not None or tool.external
+    has_policies = run.permissions.rules or len(judges) > 1
+    if not (has_own_rules or has_policies):
+        return None
+    if tool.approval is None and run.tools.is_own(tool):
         return None
     facts = facts_of(tool, asked.arguments)
-    is_much = is_large(asked.arguments)
-    decision = decision_in(run, facts)
-    if (
-        decision.verdict == "allow"
-        and tool.approval is not None
-        and await _needs_approval(asked, tool, run, call)
-    ):
-        decision = decision_in(run, replace(facts, is_required=True))
-    if call.is_settled or (decision.verdict == "allow" and not tool.external):
+    decisions = list[tuple[AgentRun, Decision]]()
+    for judge in judges:
+        decision = _decision_of(judge, run, facts)
+        if decision.verdict == "allow" and await _needs_approval(
+            judge, asked, tool, run, call
+        ):
+            required = replace(facts, is_required=True)
+            decision = _decision_of(judge, run, required)
+        if call.is_settled:
+            return None
+        if decision.verdict != "allow":
+            decisions.append((judge, decision))
+    if not (decisions or tool.external):
         return None
     place, session = run.conversation.place, run.context.thread_id
     request = await beside_loop(
-        lambda: waiting_call(asked, tool, place=place, session=session), is_much=is_much
+        lambda: waiting_call(asked, tool, place=place, session=session),
+        is_much=is_large(asked.arguments),
     )
-    if policy.on_decision is not None and decision.verdict != "allow":
-        policy.on_decision(request, facts, decision)
-    if decision.verdict == "deny":
+    for judge, decision in decisions:
+        if judge.permissions.on_decision is not None:
+            judge.permissions.on_decision(request, facts, decision)
+    if any(decision.verdict == "deny" for _, decision in decisions):
         call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
-    return request
+    deciders = [_decider_of(judge) for judge, _ in decisions]
+    return request, list(dict.fromkeys(deciders))
 
 
 async def _needs_approval(
-    asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
+    judge: AgentRun, asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
 ) -> bool:
-    """Return whether the tool or its agent requires approval for the call. A check that fails refuses the call."""
-    assert tool.approval is not None
+    """Return whether the tool or an agent requires approval for the call. A check that fails refuses the call."""
+    check = tool.approval
+    if judge is not run:
+        check = partial(_required_by, judge.permissions, tool)
+    if check is None:
+        return False
     try:
         with run.for_call(call).entered():
             arguments = await beside_loop(
                 lambda: json_copy(asked.arguments), is_much=is_large(asked.arguments)
             )
-            needed = tool.approval(arguments)
+            needed = check(arguments)
             if inspect.isawaitable(needed):
                 needed = await needed
         if needed is None:
@@ -230,6 +258,44 @@ async def _needs_approval(
         call.refuse(text, "denied")
         return False
     return bool(needed)
+
+
+def _required_by(
+    policy: ApprovalPolicy, tool: Tool, arguments: dict[str, Any]
+) -> bool | Awaitable[bool]:
+    if isinstance(policy.required, bool):
+        return policy.required
+    return policy.required(run_context(), tool.asked(arguments), arguments)
+
+
+async def _answer_of_all(
+    request: PendingCall,
+    deciders: Sequence[OnApproval | None],
+    run: AgentRun,
+    call: CallState,
+) -> CallAnswer | None:
+    """Ask all of them, each about the arguments that the one before left, until one does not approve this call."""
+    first, *others = deciders
+    assert first is not None
+    arguments = request.arguments
+    if others:
+        arguments = json_copy(arguments)  # each may change what it is shown
+    answer = await _answer_of_person(request, first, run, call)
+    for on_approval in others:
+        assert on_approval is not None
+        if (
+            answer is None
+            or not answer.approved
+            or answer.fingerprint != request.fingerprint
+        ):
+            return answer
+        if answer.arguments is not None:
+            arguments = answer.arguments
+        shown = replace(request, arguments=json_copy(arguments))
+        before, answer = answer, await _answer_of_person(shown, on_approval, run, call)
+        if answer is not None and answer.arguments is None:
+            answer = replace(answer, arguments=before.arguments)
+    return answer
 
 
 async def _answer_of_person(

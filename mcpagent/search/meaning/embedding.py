@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ConfigError, McpAgentError
 from mcpagent.search.meaning.tokens import open_tokens
-from mcpagent.search.strength import OF_BOTH, OF_LANGUAGES, OF_WORDS
+from mcpagent.search.strength import OF_LANGUAGES, OF_WORDS
 
 if TYPE_CHECKING:
     import httpx2
@@ -47,6 +47,15 @@ _FEW_TEXTS = 500
 
 _MAX_WORDS = 100_000
 """Words whose tokens are remembered."""
+
+_MOST_CHARACTERS, _MOST_TOKENS = 1_000, 512
+"""The length of a text whose word vectors are added: nearly all requests are shorter."""
+
+_AT_ONCE = 32
+"""Vectors that are added at once without numpy."""
+
+_LONGEST_SENTENCE = 300
+"""Characters of a text that the sentence encoder reads. A token takes 16 KB."""
 
 
 class EmbeddingError(McpAgentError):
@@ -128,11 +137,15 @@ class StaticEmbedder:
 
     def plain(self, texts: Sequence[str]) -> list[Row]:
         """Return unit vectors without numpy, whose import takes longer than a hundred texts and their vectors do."""
-        rows = [
-            [*map(sum, zip(*map(self._mapped.row, self._tokens(text)), strict=True))]
-            for text in texts
-        ]
-        return [unit_row(row or [0.0] * self._mapped.width) for row in rows]
+        return [unit_row(self._sum(self._tokens(text))) for text in texts]
+
+    def _sum(self, tokens: Sequence[int]) -> list[float]:
+        """Return the sum of the tokens' vectors, some at a time: each takes 8 KB as Python's numbers."""
+        total = [0.0] * self._mapped.width
+        for at in range(0, len(tokens), _AT_ONCE):
+            rows = map(self._mapped.row, tokens[at : at + _AT_ONCE])
+            total = [*map(sum, zip(total, *rows, strict=True))]
+        return total
 
     def pieces(self, word: str) -> int:
         """Return the number of tokens in the word: one or two for a usual word, more for a mistyped one."""
@@ -142,13 +155,14 @@ class StaticEmbedder:
         """Return the token numbers of the text. Words are tokenized once: the tokenizer never joins two words."""
         if len(self._words) > _MAX_WORDS:
             self._words = {}
-        words, known, found = text.split(), self._words, list[int]()
+        words, known = text[:_MOST_CHARACTERS].split(), self._words
+        found: list[int] = []
         for word in words:
             tokens = known.get(word)
             if tokens is None:
                 tokens = known[word] = self._model_tokens.encode(word)
             found += tokens
-        return found
+        return found[:_MOST_TOKENS]
 
 
 class MultilingualEmbedder:
@@ -180,39 +194,11 @@ class MultilingualEmbedder:
                 if (
                     text not in found
                 ):  # one by one: what else is in a batch moves the last digits
-                    found[text] = _sentence_encoder().encode([text])[0]
+                    found[text] = _sentence_encoder().encode(
+                        [text[:_LONGEST_SENTENCE]]
+                    )[0]
                 row[:] = found[text]
         return rows
-
-
-class FusedEmbedder:
-    """Word vectors and sentence vectors side by side: the cosine of two texts is the mean of both cosines.
-
-    Raises `ConfigError` if one of the two is not installed.
-    """
-
-    by_parts = True
-    cosines = OF_BOTH
-
-    name = f"{StaticEmbedder.name} + {MultilingualEmbedder.name}"
-
-    def __init__(self, cache: Path | None = None) -> None:
-        self._sentences = MultilingualEmbedder()
-        self._cache = cache
-
-    @cached_property
-    def _words(self) -> StaticEmbedder:
-        return StaticEmbedder(cache=self._cache)
-
-    def pieces(self, word: str) -> int:
-        """Return the number of tokens in the word, as the word vectors have them."""
-        return self._words.pieces(word)
-
-    def __call__(self, texts: Sequence[str]) -> Matrix:
-        """Return unit vectors, one row per text; a blank text is a row of zeros."""
-        import numpy as np
-
-        return unit_rows(np.hstack([self._words(texts), self._sentences(texts)]))
 
 
 class EmbeddingsEndpoint:

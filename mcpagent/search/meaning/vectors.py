@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from itertools import zip_longest
 from operator import mul
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from mcpagent.errors import ConfigError
 from mcpagent.search.constants import FITTED
@@ -19,7 +19,6 @@ from mcpagent.search.fields import MAX_NAME, local_name, parameters
 from mcpagent.search.meaning.embedding import (
     Embedder,
     EmbeddingError,
-    FusedEmbedder,
     MultilingualEmbedder,
     Row,
     StaticEmbedder,
@@ -61,40 +60,37 @@ _WORD = re.compile(r"[^\W_]+")
 
 def vectors_for(
     strategy: object, embedder: Embedder | None, cache_folder: Path | None
-) -> Vectors | None:
-    """Return the vectors for this strategy, or None. Raises `ConfigError` if they are not installed."""
-    later = None
+) -> Stages:
+    """Return the vectors for this strategy. Raises `ConfigError` if they are not installed."""
     if strategy == "auto" and embedder is None:
-        later = _later(cache_folder)
+        return _installed(cache_folder)
+    if strategy not in ("auto", "hybrid", "multilingual", "sentences"):
+        return Stages()
     if strategy == "multilingual" and embedder is None:
         embedder = MultilingualEmbedder()
     if strategy == "sentences" and embedder is None:
         embedder = SentenceEmbedder()
-    model = None
-    if embedder is None and strategy in ("auto", "hybrid"):
-        model = static_model_folder()
-    if strategy not in ("hybrid", "multilingual", "sentences") and not (
-        strategy == "auto" and (embedder or model)
-    ):
-        return None
     if find_spec("numpy") is None:
         raise ConfigError(
             'strategy "hybrid": numpy is not installed; pip install "numpy>=2" "wordllama<0.5"'
         )
-    if embedder is None and model is None:
+    if embedder is None and static_model_folder() is None:
         raise ConfigError(
             'strategy "hybrid": the word vectors are not installed; pip install "numpy>=2" "wordllama<0.5"'
         )
-    return Vectors(embedder, cache_folder, later)
+    return Stages(Vectors(embedder, cache_folder))
 
 
-def _later(cache_folder: Path | None) -> Vectors | None:
-    """Return the best vectors that are installed, if they are others than word vectors alone."""
+def _installed(cache_folder: Path | None) -> Stages:
+    """Return the installed word vectors, and those of the best installed sentence encoder."""
+    quick = better = None
+    if static_model_folder() is not None:
+        quick = Vectors(None, cache_folder)
     if sentence_model_folder() is not None:
-        return Vectors(SentenceEmbedder(), cache_folder)
-    if static_model_folder() is not None and has_multilingual_model():
-        return Vectors(FusedEmbedder(cache_folder), cache_folder)
-    return None
+        better = Vectors(SentenceEmbedder(), cache_folder)
+    elif has_multilingual_model():
+        better = Vectors(MultilingualEmbedder(), cache_folder)
+    return Stages(quick, better)
 
 
 def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:
@@ -111,18 +107,11 @@ def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, 
 
 
 class Vectors:
-    """Unit vectors by tool number. New tools are embedded at the next search, in one batch.
-
-    `later` are better vectors of the same tools that take longer (`best`).
-    """
+    """Unit vectors by tool number. New tools are embedded at the next search, in one batch."""
 
     def __init__(
-        self,
-        embedder: Embedder | None = None,
-        cache_folder: Path | None = None,
-        later: Vectors | None = None,
+        self, embedder: Embedder | None = None, cache_folder: Path | None = None
     ) -> None:
-        self._later = later
         self.embedder = embedder
         self._cache_folder = cache_folder
         self._cache = VectorCache(cache_folder) if cache_folder else None
@@ -154,14 +143,10 @@ class Vectors:
         self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()
     ) -> None:
         """Add the tool; it is embedded at the next search."""
-        if self._later is not None:
-            self._later.add(number, tool, examples)
         self._waiting[number] = tool, examples
 
     def remove(self, number: int) -> None:
         """Remove the tool, even if it is not embedded yet."""
-        if self._later is not None:
-            self._later.remove(number)
         if (
             self._waiting.pop(number, None) is not None
             or self._few.pop(number, None) is not None
@@ -175,12 +160,11 @@ class Vectors:
             self._rows[last] = row
             self._matrix[row] = self._matrix[len(self._numbers)]
 
-    def best(self) -> Vectors | None:
-        """Return the better vectors, unless these are the best or the tools too many for them."""
+    @property
+    def are_few(self) -> bool:
+        """True if a sentence encoder embeds so many tools in a few seconds."""
         held = len(self._few) + len(self._numbers) + len(self._waiting)
-        if held <= _MOST_OF_SENTENCES:
-            return self._later
-        return None
+        return held <= _MOST_OF_SENTENCES
 
     def of(
         self, queries: Sequence[str], numbers: Collection[int] | None = None
@@ -388,12 +372,10 @@ class VectorsOfSome(Vectors):
         super().__init__(whole.embedder)
         self._whole, self._held = whole, held
 
-    def best(self) -> Vectors | None:
-        """Return the better vectors of these tools alone, unless these are too many for them."""
-        later = self._whole._later
-        if later and len(self._held) <= _MOST_OF_SENTENCES:
-            return VectorsOfSome(later, self._held)
-        return None
+    @property
+    def are_few(self) -> bool:
+        """True if these tools alone are so few."""
+        return len(self._held) <= _MOST_OF_SENTENCES
 
     def of(
         self, queries: Sequence[str], numbers: Collection[int] | None = None
@@ -426,6 +408,34 @@ class VectorsOfSome(Vectors):
     ) -> list[dict[int, float]]:
         """Return the similarities, computed with these tools only."""
         return self._whole.likeness(queries, numbers)
+
+
+class Stages(NamedTuple):
+    """The vectors of an index: `better` ones rank a search again if its best match is weak."""
+
+    quick: Vectors | None = None
+    better: Vectors | None = None
+
+    def add(
+        self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()
+    ) -> None:
+        """Add the tool to both."""
+        for vectors in filter(None, self):
+            vectors.add(number, tool, examples)
+
+    def remove(self, number: int) -> None:
+        """Remove the tool from both."""
+        for vectors in filter(None, self):
+            vectors.remove(number)
+
+    def of_some(self, held: Sequence[int]) -> Stages:
+        """Return the vectors of these tools alone."""
+        quick = better = None
+        if self.quick is not None:
+            quick = VectorsOfSome(self.quick, held)
+        if self.better is not None:
+            better = VectorsOfSome(self.better, held)
+        return Stages(quick, better)
 
 
 def _near(rows: Mapping[int, Row], vector: Vector) -> dict[int, float]:

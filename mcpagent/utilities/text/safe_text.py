@@ -49,9 +49,9 @@ def safe_text(text: str) -> str:
 
 _IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
-    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "\ufeff\uffa0\ufff0-\ufff8\ufffc\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Characters that are drawn as nothing: Default_Ignorable_Code_Point of Unicode, and the blank Braille pattern."""
+"""Characters that are drawn as nothing: Default_Ignorable_Code_Point of Unicode, and blank ones such as in Braille."""
 
 
 def visible(text: str, kept: str = "\n\t") -> str:

@@ -10,12 +10,17 @@ import base64
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from mcpagent.utilities.text.safe_text import safe_text
+from mcpagent.utilities.text.secret_shapes import ANY_MARK, COMPILED, MARK_BEGUN, MARKS
+
+if TYPE_CHECKING:
+    import regex
 
 REDACTED = "[redacted]"
 SHORTEST = 8
@@ -205,9 +210,24 @@ def secrets_in_address(address: str) -> Iterator[str]:
         return
     if parts.password:
         yield from (parts.password, unquote(parts.password))
-    for name, value in parse_qsl(parts.query):
-        if names_a_credential(name) and is_secret(value):
-            yield value
+    for pair in parts.query.split("&"):
+        name, _, value = pair.partition("=")
+        if names_a_credential(unquote_plus(name)) and is_secret(value):
+            yield from (value, unquote_plus(value))
+
+
+def secrets_in_server_address(address: str) -> Iterator[str]:
+    """Yield `secrets_in_address`, and each random part of the path or query, which may be the key to a server.
+
+    A UUID or a hash there may name a page or a workspace, so only capital and small letters with digits count.
+    """
+    yield from secrets_in_address(address)
+    _, *parts = re.split(r"[/?&=#]", address.partition("://")[2])
+    for part in parts:
+        text = unquote(part)
+        is_mixed = text.lower() != text != text.upper()
+        if is_mixed and is_random(text):
+            yield from (part, text)
 
 
 def named_words(words: Sequence[str | Secret]) -> Iterator[tuple[int, str, str]]:
@@ -239,16 +259,14 @@ def _basic_password(basic: str) -> Iterator[str]:
 
 # -- known values ------------------------------------------------------------------------------------------------------
 
+
 _lock = threading.Lock()
 _values: frozenset[str] = frozenset()
 _spelled: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
-_escaped: tuple[frozenset[str], tuple[tuple[str, re.Pattern[str]], ...]] = (
-    frozenset(),
-    (),
-)
-_UNRESERVED = re.compile("[A-Za-z0-9._~-]+")  # RFC 3986 2.3
-_LONGEST_ESCAPED = 2_000
 _random: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
+_UNRESERVED = re.compile("[A-Za-z0-9._~-]+")  # RFC 3986 2.3
+_ESCAPE = re.compile(r"[%+\\]")
+_LONGEST_ESCAPED = 5_000
 
 
 def hide(*values: str | None) -> None:
@@ -277,41 +295,40 @@ def known_values() -> frozenset[str]:
 
 
 def _spellings() -> tuple[str, ...]:
-    """Return each known value as text, JSON, address and base64 contain it, the longest first."""
+    """Return each known value, as it is, as it is shown and in base64, the longest first."""
     global _spelled
     if _spelled[0] is not (known := _values):
-        found = {spelling for value in known for spelling in _spellings_of(value)} - {
-            ""
-        }
-        _spelled = (
-            known,
-            tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling))),
-        )
+        found = {text for value in known for text in _texts_of(value)} - {""}
+        longest_first = sorted(found, key=lambda text: (-len(text), text))
+        _spelled = known, tuple(longest_first)
     return _spelled[1]
 
 
-def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Return for each value that addresses or JSON escape its longest part that they leave, and all its spellings."""
-    global _escaped
-    if _escaped[0] is not (known := _values):
-        found = [
-            (max(_UNRESERVED.findall(value), key=len, default=""), _any_escape(value))
-            for value in sorted(known, key=lambda value: (-len(value), value))
-            if not _UNRESERVED.fullmatch(value) and len(value) <= _LONGEST_ESCAPED
-        ]
-        _escaped = known, tuple(found)
-    return _escaped[1]
+def _texts_of(value: str) -> Iterator[str]:
+    data = value.encode("utf-8", "surrogatepass")
+    yield from (value, safe_text(value), base64.b64encode(data).decode().rstrip("="))
+    # of a key of several lines
+    yield from (line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM)
 
 
-def _any_escape(value: str) -> re.Pattern[str]:
+@cache
+def _part_of(spelling: str) -> str:
+    """Return the longest part of a spelling that no address and no JSON escapes; all of one that they never do."""
+    if len(spelling) > _LONGEST_ESCAPED:
+        return spelling
+    return max(_UNRESERVED.findall(spelling), key=len, default="")
+
+
+@cache
+def _escaped(spelling: str) -> re.Pattern[str]:
     """Return a pattern in which each character is written as it is, as `%2F`, `%2f`, or as JSON may escape it.
 
     Its groups are atomic: a search takes linear time, also for a secret of many backslashes.
     """
     pattern = ""
-    for char in value:
+    for char in spelling:
         if _UNRESERVED.fullmatch(char):
-            pattern += char.replace(".", "[.]").replace("-", "[-]")
+            pattern += re.escape(char)
             continue
         octets = char.encode("utf-8", "surrogatepass")
         ways = [
@@ -327,6 +344,14 @@ def _any_escape(value: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
+@cache
+def _growing(spelling: str) -> regex.Pattern[str]:
+    """Return `_escaped` for texts whose end may not have arrived."""
+    import regex
+
+    return regex.compile(_escaped(spelling).pattern)
+
+
 def _random_values() -> tuple[str, ...]:
     """Return the known values to redact in results for a model, the longest first."""
     global _random
@@ -335,73 +360,7 @@ def _random_values() -> tuple[str, ...]:
     return _random[1]
 
 
-def _spellings_of(value: str) -> Iterator[str]:
-    data = value.encode("utf-8", "surrogatepass")
-    yield from (
-        value,
-        safe_text(value),
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-    )
-    yield from (
-        quote(data, safe=""),
-        quote_plus(data),
-        base64.b64encode(data).decode().rstrip("="),
-    )
-    yield from (
-        line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM
-    )  # of a key of several lines
-
-
 # -- replacement -------------------------------------------------------------------------------------------------------
-
-_SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
-    (marks, re.compile(shape))
-    for marks, shape in (
-        (
-            ("sk-",),
-            r"\bsk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{20,})",
-        ),
-        (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[A-Za-z0-9]{20,}"),
-        (("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
-        (("glpat-",), r"\bglpat-[A-Za-z0-9_-]{20,}"),
-        (("xox",), r"\bxox[abeprs]-[0-9A-Za-z-]{10,}"),
-        (("xapp-",), r"\bxapp-\d-[A-Za-z0-9-]{20,}"),
-        (("AKIA", "ASIA"), r"\bA[KS]IA[A-Z0-9]{16}\b"),
-        (("AIza",), r"\bAIza[A-Za-z0-9_-]{35}"),
-        (("ya29.",), r"\bya29\.[A-Za-z0-9_-]{20,}"),
-        (
-            ("hf_", "npm_", "gsk_", "r8_", "ntn_"),
-            r"\b(?:hf|npm|gsk|r8|ntn)_[A-Za-z0-9]{24,}",
-        ),
-        (("dop_v1_", "lin_api_"), r"\b(?:dop_v1|lin_api)_[A-Za-z0-9]{32,}"),
-        (
-            ("pypi-", "nvapi-", "tvly-"),
-            r"\b(?:pypi-AgE|nvapi-|tvly-)[A-Za-z0-9_-]{28,}",
-        ),
-        (
-            ("sk_live_", "rk_live_", "pk_live_", "sk_test_", "rk_test_", "pk_test_"),
-            r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{16,}",
-        ),
-        (("SG.",), r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-        (("eyJ",), r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-        ((":AA",), r"\b\d{8,10}:AA[A-Za-z0-9_-]{33}\b"),
-        (
-            ("://",),
-            r"""(?<=://)[^\s/:@"']{1,100}:[^\s/@"']{1,200}(?=@)""",
-        ),  # RFC 3986: user:password
-        (("AccountKey=",), r"(?<=AccountKey=)[A-Za-z0-9+/]{86}=="),
-        (("hooks.slack.com/",), r"(?<=hooks\.slack\.com/services/)T\w+/B\w+/\w{20,}"),
-        (
-            ("-----BEGIN ",),
-            r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,.-]{0,20000}?"
-            r"-----END [A-Z ]{0,20}PRIVATE KEY-----",
-        ),
-    )
-)
-"""Substrings of each shape that an issuer gives its keys, and the shape: the substrings are found much faster."""
-
-_MARKS = tuple(dict.fromkeys(mark for marks, _ in _SHAPES for mark in marks))
 
 
 def without_secrets(text: str) -> str:
@@ -429,12 +388,15 @@ def hide_in_markdown(tokens: Sequence[Any]) -> None:
 
 
 def _replaced(text: str) -> str:
-    for spelling in _found_in(text, _spellings()):
+    spellings = _spellings()
+    found = set(_found_in(text, list(map(_part_of, spellings))))
+    for spelling in spellings:
+        part = _part_of(spelling)
+        if part not in found:
+            continue
+        if part != spelling and _ESCAPE.search(text):
+            text = _escaped(spelling).sub(REDACTED, text)
         text = text.replace(spelling, REDACTED)
-    if "%" in text or "\\" in text:
-        for part, pattern in _patterns():
-            if part in text:
-                text = pattern.sub(REDACTED, text)
     return without_shapes("…".join(map(_without_beginning, text.split("…"))))
 
 
@@ -457,19 +419,20 @@ def without_shapes(text: str) -> str:
     A long text is searched in pieces, so that other threads run in between. It is cut at positions that no key spans:
     before a quotation mark, or at the end of a line if it holds no private key.
     """
-    found = _found_in(text, _MARKS)
+    found = _found_in(text, MARKS)
     if not found:
         return text
-    pieces, start, has_blocks = list[str](), 0, "-----BEGIN " in found
+    shapes = [shape for marks, shape in COMPILED if not {*marks}.isdisjoint(found)]
+    pieces, start, has_blocks = list[str](), 0, KEY_BEGINS in found
     while len(text) - start > 2 * _STEP:
         end = text.rfind('"', start + _STEP, start + 2 * _STEP)
         if not (end > 0 or has_blocks):
             end = text.rfind("\n", start + _STEP, start + 2 * _STEP)
         if end <= 0:
             break
-        pieces.append(_shapes_replaced(text[start:end]))
+        pieces.append(_shapes_replaced(text[start:end], shapes))
         start = end
-    return "".join([*pieces, _shapes_replaced(text[start:])])
+    return "".join([*pieces, _shapes_replaced(text[start:], shapes)])
 
 
 def _found_in(text: str, words: Sequence[str]) -> list[str]:
@@ -488,23 +451,16 @@ _LOOKED_AT = 1_000_000
 """Characters that are searched for words at once."""
 
 
-def _shapes_replaced(text: str) -> str:
-    for marks, shape in _SHAPES:
-        if any(mark in text for mark in marks):
-            text = shape.sub(REDACTED, text)
+def _shapes_replaced(text: str, shapes: Iterable[re.Pattern[str]]) -> str:
+    for shape in shapes:
+        text = shape.sub(rf"\1{REDACTED}", text)
     return text
 
 
-_ANY_MARK = re.compile("|".join(map(re.escape, _MARKS)))
-_BEGINNINGS = {mark[:end] for mark in _MARKS for end in range(1, len(mark))}
-_BEGUN = "|".join(map(re.escape, sorted(_BEGINNINGS, key=len, reverse=True)))
-_MARK_BEGUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?=..|[^A-Za-z0-9]))(?:{_BEGUN})\Z")
-"""The beginning of a mark at the end of a text; a single letter only at the beginning of a word."""
-
 _LAST_WORD = re.compile(r"[!-~]*\Z")
-_BOT_ID = re.compile(r"\b\d{1,10}(?::A?)?\Z")
+_BOT_ID = re.compile(r"(?<!\d)\d{1,10}(?::A?)?\Z")
 KEY_BEGINS, _KEY_ENDS = (
-    "-----BEGIN ",
+    "-----BEGIN",
     re.compile(r"-----END [A-Z ]{0,20}PRIVATE KEY-----"),
 )
 LONGEST_KEY = 20_100
@@ -516,8 +472,15 @@ def settled_length(text: str) -> int:
     The rest may begin a known value or the shape of an issuer's key. An ordinary word is settled at once, or with the
     next piece of text if its end could begin a key.
     """
-    spellings = _spellings()
+    spellings, spans = _spellings(), list[tuple[int, int]]()
     settled = min((_begun_at(text, value) for value in spellings), default=len(text))
+    if _ESCAPE.search(text):
+        odd = [value for value in spellings if _part_of(value) != value]
+        found = [_growing(value).finditer(text, partial=True) for value in odd]
+        matches = list(chain.from_iterable(found))
+        spans = [match.span() for match in matches]
+        begun = [match.start() for match in matches if match.partial]
+        settled = min([settled, *begun])
     match = _LAST_WORD.search(text)
     word = match[0] if match is not None else ""
     if _may_become_key(word):
@@ -527,9 +490,20 @@ def settled_length(text: str) -> int:
         ending = _KEY_ENDS.search(text, block)
         if ending is None or ending.end() > settled:
             settled = min(settled, block)
-    for value in spellings:
-        settled = _before(text, value, settled)
-    return settled
+    return _before_secrets(text, spans, settled)
+
+
+def _before_secrets(text: str, spans: Sequence[tuple[int, int]], end: int) -> int:
+    """Return the end, or the start of the first of the known values that it would cut; `spans` are escaped ones."""
+    before = -1
+    while end != before:
+        before = end
+        for value in _spellings():
+            end = _before(text, value, end)
+        for start, stop in spans:
+            if start < end < stop:
+                end = start
+    return end
 
 
 def _before(text: str, value: str, end: int) -> int:
@@ -552,13 +526,13 @@ def _begun_at(text: str, spelling: str) -> int:
 
 def _may_become_key(word: str) -> bool:
     """Return whether a word, followed by more text, may have the shape of a key."""
-    return any(shape.search(word) for shape in (_BOT_ID, _ANY_MARK, _MARK_BEGUN))
+    return any(shape.search(word) for shape in (_BOT_ID, ANY_MARK, MARK_BEGUN))
 
 
 def may_hold_secrets(text: str) -> bool:
     """Return whether text, or data as JSON, may hold a secret; fast, also for long texts."""
-    return any(mark in text for mark in _MARKS) or any(
-        spelling in text for spelling in _spellings()
+    return any(mark in text for mark in MARKS) or any(
+        _part_of(spelling) in text for spelling in _spellings()
     )
 
 

@@ -58,7 +58,7 @@ def test_a_newcomer_asks_looks_around_and_leaves(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_limit_ends_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> None:
-    with on_a_terminal([*GOOD, "--max-seconds", "2", "--max-calls", "1"], tmp_path) as screen:
+    with on_a_terminal([*GOOD, "--set", "max_seconds=2", "--set", "max_calls=1"], tmp_path) as screen:
         screen.wait_for(PROMPT)
         screen.wait_for(r"mcp 1 ok")
         screen.type("wait 30 seconds\r")

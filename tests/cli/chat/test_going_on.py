@@ -260,7 +260,7 @@ def test_a_store_that_cannot_be_used_costs_no_question(what: str, tmp_path: Path
         limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         (tmp_path / "starts" / "sitecustomize.py").write_text(limit)
         env = {"PYTHONPATH": os.pathsep.join((str(tmp_path / "starts"), str(SMALL_SERVER.parents[2])))}
-    arguments = [*GOOD, "--session-db", str(file)]
+    arguments = [*GOOD, "--set", f"session_db={file}"]
     with on_a_terminal(arguments, tmp_path, columns=300, env=env) as screen:
         screen.wait_for("connected in")
         screen.type("what is the weather in Tokyo?\r")
@@ -281,7 +281,7 @@ def test_a_store_that_cannot_be_used_costs_no_question(what: str, tmp_path: Path
 @pytest.mark.slow
 def test_one_that_cannot_be_read_is_told_and_a_new_one_begins(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(b"no database" * 500)
-    with on_a_terminal([*BARE, "--session-db", "s.db", "--resume"], tmp_path, columns=300) as screen:
+    with on_a_terminal([*BARE, "--set", "session_db=s.db", "--resume"], tmp_path, columns=300) as screen:
         screen.wait_for(r"s\.db: is no file of sessions.*; a new conversation begins")
         screen.wait_for(PROMPT)
         leave(screen)

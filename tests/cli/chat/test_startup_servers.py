@@ -66,7 +66,13 @@ def test_the_line_under_the_prompt_can_be_the_users_own(tmp_path: Path) -> None:
     pytest.importorskip("pyte", reason="pip install pyte: the screen is read by a terminal emulator")
     script = tmp_path / "line.py"
     script.write_text("import json, sys\nprint('tools:', json.load(sys.stdin)['tools']['known'], '\\033[2J')\n")
-    arguments = ["-m", "offline", *server_option("good", "small"), "--status-line", f"'{sys.executable}' '{script}'"]
+    arguments = [
+        "-m",
+        "offline",
+        *server_option("good", "small"),
+        "--set",
+        f"status_line='{sys.executable}' '{script}'",
+    ]
     with on_a_terminal(arguments, tmp_path) as screen:
         screen.wait_until(lambda: "\n tools: 4 " in shown(screen))
         screen.type("\x04")

@@ -108,6 +108,9 @@ def test_keys_may_be_spelled_as_people_spell_them(place: Place) -> None:
         ("always_load = 3", "expected a list of strings"),
         ("deny = [['*']]", "expected a list of strings"),
         ("deny = ['*', {a = 1}]", "expected a list of strings"),
+        ("deny = [1]", "expected a list of strings"),
+        ("allow = [true, 'git.*']", "expected a list of strings"),
+        ("deny = 1", "expected a list of strings"),
         ("max_cost = -1", "config.toml:2: max_cost: "),
         (f"max_seconds = 1{'0' * 400}", "config.toml:2: max_seconds: "),
         (f"max_turns = 1{'0' * 400}", "config.toml:2: max_turns: "),
@@ -187,7 +190,7 @@ def test_show_says_where_each_value_comes_from(place: Place, config: Config, mon
     place.user('\nmodel = "offline"\nalways_load = ["a", "b"]\n')
     place.project("max_turns = 5\n")
     monkeypatch.setenv("MCPAGENT_APPROVE", "none")
-    rows = {line.split(" = ")[0].split()[-1]: line for line in config("show", "--origin").splitlines() if " = " in line}
+    rows = {line.split(" = ")[0].split()[-1]: line for line in config("show", "-v").splitlines() if " = " in line}
     assert rows["model"].startswith(f"{place.home}/config/config.toml:2 ")
     assert rows["always_load"].endswith('always_load = ["a", "b"]')
     assert rows["max_turns"].startswith(".mcpagent.toml:1 ")

@@ -178,21 +178,21 @@ KEYS = {"OPENROUTER_API_KEY": "k-1", "ANTHROPIC_API_KEY": "k-2"}
 @pytest.mark.slow
 def test_a_projects_settings_move_no_conversation_to_another_company_unasked(tmp_path: Path) -> None:
     settings(tmp_path, "openrouter:x/y")
-    for arguments in (["-p", "hello"], ["ask", "hello", "--estimate"]):
+    for arguments in (["-p", "hello"], ["ask", "hello", "--dry-run"]):
         shown = said(tmp_path, *arguments, code=3, env=KEYS)
         assert ".mcpagent.toml" in shown
         assert "not trusted" in shown
-    with on_a_terminal(["ask", "hello", "--estimate"], tmp_path, env=KEYS) as screen:
+    with on_a_terminal(["ask", "hello", "--dry-run"], tmp_path, env=KEYS) as screen:
         screen.wait_for(r"allow it\? \[N\] ")
         assert re.search(r"sends the conversation to\s+openrouter", screen.text)
         assert "openrouter:x/y" in screen.text
         screen.type("y\r")
         assert screen.exit_code() == 0
-    said(tmp_path, "ask", "hello", "--estimate", env=KEYS)
+    said(tmp_path, "ask", "hello", "--dry-run", env=KEYS)
     settings(tmp_path, "openrouter:another/z")  # the consent is to the company
-    said(tmp_path, "ask", "hello", "--estimate", env=KEYS)
+    said(tmp_path, "ask", "hello", "--dry-run", env=KEYS)
     settings(tmp_path, "openai:gpt-5.5")
-    assert "not trusted" in said(tmp_path, "ask", "hello", "--estimate", code=3, env={**KEYS, "OPENAI_API_KEY": "k-3"})
+    assert "not trusted" in said(tmp_path, "ask", "hello", "--dry-run", code=3, env={**KEYS, "OPENAI_API_KEY": "k-3"})
 
 
 @pytest.mark.slow
@@ -210,4 +210,4 @@ def test_the_persons_own_company_and_choice_need_no_question(
     model: str, arguments: list[str], env: dict[str, Any], tmp_path: Path
 ) -> None:
     settings(tmp_path, model)
-    assert "not trusted" not in said(tmp_path, "ask", "hello", "--estimate", *arguments, env=env)
+    assert "not trusted" not in said(tmp_path, "ask", "hello", "--dry-run", *arguments, env=env)

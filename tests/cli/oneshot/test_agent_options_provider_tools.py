@@ -76,7 +76,7 @@ def test_the_option_names_a_tool_with_or_without_options(tmp_path: Path) -> None
     [
         (
             "websearch",
-            '--provider-tool websearch: no tool of a provider is called "websearch"; write one of web_search',
+            'provider_tool websearch: no tool of a provider is called "websearch"; write one of web_search',
         ),
         ("web_search={max_uses: 3}", "what stands behind = is no JSON"),
         ('web_search={"uses": 3}', 'no option "uses"'),

@@ -18,7 +18,7 @@ SECONDS = 60.0
 
 async def started(tmp_path: Path, *options: str) -> asyncio.subprocess.Process:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "MCPAGENT_HOME": str(tmp_path / "home")}
-    files = ["--database", str(tmp_path / "runs.db"), "--session-db", str(tmp_path / "chats.db")]
+    files = ["--database", str(tmp_path / "runs.db"), "--set", f"session_db={tmp_path / 'chats.db'}"]
     return await asyncio.create_subprocess_exec(
         *[sys.executable, "-m", "mcpagent", "worker", "-m", "offline", *files, *options],
         cwd=tmp_path,
@@ -57,7 +57,7 @@ async def test_a_worker_does_what_another_process_begins(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "said", "code"),
     [
-        (["--at-once", "0"], "at-once", 2),
+        (["--set", "at_once=0"], "at_once", 2),
         (["--config", "nowhere.json"], "nowhere.json", 3),
     ],
 )

@@ -72,11 +72,15 @@ UNKNOWN = "the price of this model, or of a tool that its provider ran, is not k
 @each_row(
     "limit, dollars, said",
     [
-        ({"max_tokens": 100}, 0.1, "stopped after 100 tokens without an answer (--max-tokens 100)"),
+        ({"max_tokens": 100}, 0.1, "stopped after 100 tokens without an answer (--set max_tokens=100)"),
         ({"max_cost": 0.1}, 0.1, "stopped after $0.1000 without an answer (--max-cost 0.1)"),
         ({"max_cost": 0.0}, 0.1, "stopped after $0.1000 without an answer (--max-cost 0)"),
         ({"max_cost": 9.0}, None, f"stopped without an answer: {UNKNOWN}, so a limit of dollars cannot be kept"),
-        ({"max_calls": 1}, 0.1, "stopped after 1 tool call (--max-calls 1); the answer is what the model knew by then"),
+        (
+            {"max_calls": 1},
+            0.1,
+            "stopped after 1 tool call (--set max_calls=1); the answer is what the model knew by then",
+        ),
         ({"max_turns": 1}, 0.1, "stopped after 1 turn (--max-turns 1); the answer is what the model knew by then"),
     ],
 )
@@ -110,7 +114,7 @@ def test_an_answer_that_takes_too_long_is_cut_off(tmp_path: Path, capsys: pytest
             tmp_path, Endless(hangs_at=2, tool="get_weather"), output=output, approve="all", max_seconds=0.5
         )
         assert code == 7
-        assert "seconds (--max-seconds 0.5); the answer is what the model knew by then" in told
+        assert "seconds (--set max_seconds=0.5); the answer is what the model knew by then" in told
         out = capsys.readouterr().out
         if output == "text":
             assert out == "step 1\nstep 2\n"
@@ -134,7 +138,7 @@ NAMES = ("max_turns", "large_result_tokens")
     "arguments, environ, settings, expected",
     [
         ([], {}, {}, (None, None)),
-        (["--max-turns", "100", "--large-result-tokens", "10000"], {}, {}, (100, 10_000)),
+        (["--max-turns", "100", "--set", "large_result_tokens=10000"], {}, {}, (100, 10_000)),
         ([], {"MCPAGENT_MAX_TURNS": "100", "MCPAGENT_LARGE_RESULT_TOKENS": "10000"}, {}, (100, 10_000)),
         ([], {}, {"max_turns": 100, "large_result_tokens": 10_000}, (100, 10_000)),
     ],
@@ -176,14 +180,14 @@ def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest
         ("--timeout", "0.05", "greater than or equal to 0.1"),
         ("--max-cost", "-1", "greater than or equal to 0"),
         ("--max-cost", "inf", "less than or equal to 1000000000000"),
-        ("--max-seconds", "0", "greater than or equal to 0.1"),
-        ("--max-seconds", "nan", "less than or equal to 1000000000000"),
-        ("--max-calls", "0", "greater than or equal to 1"),
-        ("--max-tokens", "1.5", "a valid integer"),
-        ("--max-seconds", "1" + "0" * 400, "less than or equal to 1000000000000"),
+        ("--set", "max_seconds=0", "greater than or equal to 0.1"),
+        ("--set", "max_seconds=nan", "less than or equal to 1000000000000"),
+        ("--set", "max_calls=0", "greater than or equal to 1"),
+        ("--set", "max_tokens=1.5", "a valid integer"),
+        ("--set", "max_seconds=1" + "0" * 400, "less than or equal to 1000000000000"),
         ("--max-cost", "1e999", "less than or equal to 1000000000000"),
         ("--max-turns", "1" + "0" * 400, "less than or equal to"),
-        ("--max-calls", "9" * 5_000, "exceeded maximum size"),
+        ("--set", "max_calls=" + "9" * 5_000, "exceeded maximum size"),
     ],
 )
 def test_a_limit_is_a_number(flag: str, value: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,14 +204,14 @@ def test_what_costs_nothing_is_within_every_limit_of_money(tmp_path: Path, capsy
 def test_an_estimate_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedModel([], name="openai:gpt-4o")
     for mode in ("on", "off"):
-        assert ask(tmp_path, model, estimate=True, tool_search=mode, output="json") == (0, "")
+        assert ask(tmp_path, model, dry_run=True, tool_search=mode, output="json") == (0, "")
     searching, all_offered = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert searching.keys() - {"type", "schema"} == set(DOCUMENTS["estimate"].names)
     assert searching["tools_offered"] == ["search_tools", "add_tool"]
     assert all_offered["input_tokens"] == all_offered["input_tokens_with_every_tool"]
     assert len(all_offered["tools_offered"]) == 4
     assert 0 < searching["cost_usd"] < 0.01
-    assert ask(tmp_path, ScriptedModel([], name="x:y"), estimate=True) == (0, "")
+    assert ask(tmp_path, ScriptedModel([], name="x:y"), dry_run=True) == (0, "")
     assert "price not known" in capsys.readouterr().out
     assert not model.requests
 
@@ -370,9 +374,9 @@ def test_a_document_comes_whole_through_any_locale(
 @pytest.mark.slow
 def test_the_flags_reach_the_run(tmp_path: Path, schema_file: Path) -> None:
     question = ["-p", "what is the weather in Rome?", "-m", "offline", "-q", *server_option("good")]
-    stopped = run([*question, "--max-tokens", "1"], tmp_path)
+    stopped = run([*question, "--set", "max_tokens=1"], tmp_path)
     assert (stopped.returncode, stopped.stdout) == (7, "")
-    assert "--max-tokens 1" in stopped.stderr
+    assert "--set max_tokens=1" in stopped.stderr
     free = run([*question, "--json-schema", str(schema_file)], tmp_path, env={"MCPAGENT_MAX_COST": "1"})
     assert free.returncode == 1  # the offline model writes no JSON
     assert "no answer that fits --json-schema" in free.stderr
@@ -382,11 +386,11 @@ def test_the_flags_reach_the_run(tmp_path: Path, schema_file: Path) -> None:
 def test_what_a_flag_names_is_told_by_that_flag(tmp_path: Path) -> None:
     asked = ["ask", "hello", "-m", "offline", "-q", *server_option("good", "small")]
     said = {
-        "nosuch": '! --always-load: no tool "nosuch"',
-        "nosuch*": '! --always-load, server small: the pattern "nosuch*" matches none of the 4 tools',
+        "nosuch": '! always_load: no tool "nosuch"',
+        "nosuch*": '! always_load, server small: the pattern "nosuch*" matches none of the 4 tools',
     }
     for name, line in said.items():
-        done = run([*asked, "--always-load", name], tmp_path)
+        done = run([*asked, "--set", f"always_load={name}"], tmp_path)
         assert (done.returncode, done.stderr.splitlines()) == (0, [line])
     for flag in ("--json-schema", "--replay", "--config", "--card"):
         done = run([*asked, flag, "nofile.md"], tmp_path)

@@ -72,11 +72,11 @@ def test_what_is_piped_in_goes_to_the_model_with_the_question(tmp_path: Path) ->
 @pytest.mark.slow
 def test_the_ranking_is_the_one_asked_for(tmp_path: Path) -> None:
     question = ["-p", "what is 2 plus 2?", "-m", "offline", "-q", "--record", "run.jsonl"]
-    for given, used in [([], "auto"), (["--search-strategy", "regex"], "regex")]:
+    for given, used in [([], "auto"), (["--set", "search_strategy=regex"], "regex")]:
         assert run([*question, *given], tmp_path, env=without(tmp_path)).returncode == 0
         start = json.loads((tmp_path / "run.jsonl").read_text("utf-8").splitlines()[0])
         assert start["search"]["strategy"] == used
-    assert run([*question, "--search-strategy", "guess"], tmp_path, env=without(tmp_path)).returncode == 2
+    assert run([*question, "--set", "search_strategy=guess"], tmp_path, env=without(tmp_path)).returncode == 2
 
 
 def test_bytes_that_are_no_text_are_replaced_and_sent(tmp_path: Path) -> None:
@@ -248,7 +248,18 @@ def test_every_exit_code_has_a_meaning_in_the_docs() -> None:
         (["prmpt"], 2),
         (["-p", "hello there", "-m", "offline", *server_option("dies")], 5),
         (["-p", "push branch main to remote origin", "-m", CHANGING, *server_option("writes")], 6),
-        (["-p", "push branch main to remote origin", "-m", CHANGING, "--denied-ok", *server_option("writes")], 0),
+        (
+            [
+                "-p",
+                "push branch main to remote origin",
+                "-m",
+                CHANGING,
+                "--set",
+                "denied_ok=true",
+                *server_option("writes"),
+            ],
+            0,
+        ),
         (["-p", "what is the weather in Rome?", *OFFLINE, "--max-turns", "1", *server_option("good")], 7),
     ],
 )
@@ -268,13 +279,13 @@ def test_each_option_has_the_variable_of_its_name(command: str) -> None:
     for param in command_line().commands[command].params:
         if param.param_type_name == "option" and not without.intersection(param.opts):
             longest = max(param.opts, key=len)
-            name = f"MCPAGENT_{longest.removeprefix('--').replace('-', '_').upper()}"
+            name = f"MCPAGENT_{longest.removeprefix('--set ').removeprefix('--').replace('-', '_').upper()}"
             assert param.envvar == name or f"[{name}]" in (param.help or ""), longest
 
 
 @pytest.mark.slow
 def test_variables_are_read_and_flags_go_before_them(tmp_path: Path) -> None:
-    variables = {"MCPAGENT_MODEL": "offline", "MCPAGENT_JSON": "1", "MCPAGENT_ESTIMATE": "1"}
+    variables = {"MCPAGENT_MODEL": "offline", "MCPAGENT_JSON": "1", "MCPAGENT_DRY_RUN": "1"}
     estimated = run(["-p", "hello there", *server_option("good")], tmp_path, env=variables)
     assert json.loads(estimated.stdout)["type"] == "estimate"
     flagged = run(["-p", "hello there", "-m", "nonsense"], tmp_path, env=variables)

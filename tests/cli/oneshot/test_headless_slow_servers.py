@@ -81,7 +81,7 @@ def test_one_question_that_cannot_wait_so_long_says_so(
 ) -> None:
     model = ScriptedModel([SEARCH, "slow is still connecting"])
     code, err = one_shot(gate, tmp_path, model, 0.3)
-    assert (code, capsys.readouterr().out) == (ExitCode.OK, "slow is still connecting\n")
+    assert (code, capsys.readouterr().out) == (ExitCode.WITHOUT_SERVER, "slow is still connecting\n")
     assert err.splitlines() == ['! server "slow" is still connecting; this question is answered without its tools']
     assert LINE in model.requests[0].system
     (found,) = results(model.requests[1].messages)
@@ -113,23 +113,23 @@ def test_doctor_says_connecting_as_a_chat_does(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    arguments = ["doctor", "-m", "offline", "--server", slow(gate), "--server-wait", "0.3"]
+    arguments = ["doctor", "-m", "offline", "--server", slow(gate), "--set", "server_wait=0.3"]
     assert run_command_line(arguments) == ExitCode.SERVERS
     out = capsys.readouterr().out
     assert re.search(r"    initialize  \.\. .* it is still connecting\n", out)
-    assert "do          --server-wait 30 waits as long as it may take" in out
+    assert "do          --set server_wait=30 waits as long as it may take" in out
     assert "0 of 1 usable" in out
     assert run_command_line([*arguments, "--json"]) == ExitCode.SERVERS
     found = json.loads(capsys.readouterr().out)["servers"]["slow"]
     assert (found["state"], found["reason"]) == ("connecting", "it is still connecting")
     gate.open()
-    assert run_command_line([*arguments[:-1], "60", "--json"]) == ExitCode.OK
+    assert run_command_line([*arguments[:-1], "server_wait=60", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["servers"]["slow"]["state"] == "ready"
 
 
 def test_the_chat_waits_for_its_first_question(gate: Gate, tmp_path: Path) -> None:
     arguments = ["-m", "offline", "--allow", "slow.*", "--tool-search", "on", "--server", slow(gate)]
-    with on_a_terminal([*arguments, "--server-wait", "60"], tmp_path) as screen:
+    with on_a_terminal([*arguments, "--set", "server_wait=60"], tmp_path) as screen:
         screen.wait_for(PROMPT)
         screen.wait_for(r"mcp 1\.\.")
         screen.type("what is the weather in Tokyo?\r")
@@ -146,7 +146,7 @@ def test_the_chat_waits_for_its_first_question(gate: Gate, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_the_chat_says_what_it_did_not_wait_for_and_does_not_wait_again(gate: Gate, tmp_path: Path) -> None:
     arguments = ["-m", "offline", "--allow", "slow.*", "--tool-search", "on", "--server", slow(gate)]
-    with on_a_terminal([*arguments, "--server-wait", "1"], tmp_path) as screen:
+    with on_a_terminal([*arguments, "--set", "server_wait=1"], tmp_path) as screen:
         screen.wait_for(PROMPT)
         screen.type("what is the weather in Tokyo?\r")
         screen.wait_for('server "slow" is still connecting; this question is answered without its tools')

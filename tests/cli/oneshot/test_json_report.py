@@ -162,7 +162,7 @@ def test_a_failed_server_is_a_document_of_its_own(tmp_path: Path, capsys: pytest
 
 
 def test_an_estimate_and_progress_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [estimate] = documents(tmp_path, capsys, [], estimate=True)
+    [estimate] = documents(tmp_path, capsys, [], dry_run=True)
     assert estimate["type"] == "estimate"
     STRICT.validate(event_document(ToolProgress("s", "t", 1.5, None, "")))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from itertools import combinations
+from urllib.parse import quote, quote_plus
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,3 +95,53 @@ def test_what_is_invisible_does_not_hide_a_secret() -> None:
 
 def test_an_escape_sequence_that_is_cut_is_removed_as_a_whole() -> None:
     assert "".join(written(["red \x1b", "[31", "mtext\r", "\nend"])) == "red text\r\nend\n"
+
+
+ODD = ('p@ss/w\u00f6rd7<x>"\\z', "Zk4/q9+Wd7 Lm2==", "\\" * 12 + "x7\u00e9", "\u5bc6\u78bc//12 34")
+
+
+def spelled(value: str) -> list[str]:
+    """Return the value as addresses, JSON and base64 have it, and in spellings that mix these."""
+    percent = quote(value, safe="")
+    return [
+        value,
+        percent,
+        percent.lower() if value == value.lower() else percent,
+        quote_plus(value),
+        quote(value, safe="/@"),
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        json.dumps(value)[1:-1].replace("/", "\\/").replace("<", "\\u003c"),
+        base64.b64encode(value.encode()).decode().rstrip("="),
+        quote(base64.b64encode(value.encode()).decode().rstrip("="), safe=""),
+    ]
+
+
+def test_a_secret_in_any_spelling_is_found_at_every_cut() -> None:
+    hide(*ODD)
+    for value in ODD:
+        for spelling in spelled(value):
+            text = f"it is {spelling} here, not {spelling[: len(spelling) // 2]} there"
+            whole = "".join(written([text]))
+            assert whole.startswith("it is [redacted] here, not "), spelling
+            assert "".join(written(list(text))) == whole
+            for cut in range(len(text)):
+                assert "".join(written([text[:cut], text[cut:]])) == whole, (spelling, cut)
+
+
+@given(st.sampled_from([(value, form) for value in ODD for form in spelled(value)]), st.data())
+def test_nor_do_several_cuts_in_several_secrets_matter(secret: tuple[str, str], data: st.DataObject) -> None:
+    hide(*ODD)
+    other = data.draw(st.sampled_from(spelled(ODD[0]) + list(SHAPED)))
+    text = f"{secret[1]}{data.draw(st.sampled_from(['', ' ', ',', '&x=']))}{other} and {secret[1][:-1]}"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert "".join(written(pieces)) == "".join(written([text]))
+
+
+def test_two_cuts_anywhere_in_a_secret() -> None:
+    hide(ODD[1])
+    text = f"a {quote(ODD[1], safe='')}!"
+    for first, second in combinations(range(len(text)), 2):
+        pieces = [text[:first], text[first:second], text[second:]]
+        assert "".join(written(pieces)) == "a [redacted]!\n"

@@ -20,6 +20,7 @@ from mcpagent.cli.servers.server_commands import followed, last_lines
 from mcpagent.cli.servers.server_editing import ServerFile, open_file
 from mcpagent.config import load_servers
 from mcpagent.config.literals import literal_secrets
+from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.mcp.transports.server_log import log_path
 from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import revealed
@@ -191,6 +192,35 @@ def test_a_secret_is_moved_from_the_file_to_the_keyring_and_the_rest_stays(
     assert [revealed(word) for word in after.args] == list(before[0].args)
     assert {name: revealed(text) for name, text in after.env.items()} == dict(before[0].env)
     assert "nothing was changed" in command("keys", "move", "db", code=3)
+
+
+@pytest.mark.parametrize(
+    ("address", "written"),
+    [
+        ("https://h/s/NzE2ZjQ4YmEtOWQyZi00MGQ1/mcp", "https://h/s/${keyring:it.TOKEN}/mcp"),
+        ("https://u:correct-horse-9@h/mcp?a=1", "https://u:${keyring:it.TOKEN}@h/mcp?a=1"),
+        ("https://h/mcp?api_key=canary%2Fabcd-1&x=2", "https://h/mcp?api_key=${keyring:it.TOKEN}&x=2"),
+        (
+            "https://h/s/NzE2ZjQ4YmEtOWQyZi00MGQ1/mcp?token=canary-abcd-1",
+            "https://h/s/${keyring:it.TOKEN_2}/mcp?token=${keyring:it.TOKEN}",
+        ),
+    ],
+)
+def test_a_secret_in_an_address_is_moved_out_of_it(
+    address: str, written: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    command.project_file.write_text(json.dumps({"mcpServers": {"it": {"url": address}}}), "utf-8")
+    (before,) = load_servers(command.project_file).servers
+    command("keys", "move", "it")
+    assert json.loads(command.project_file.read_text("utf-8")) == {"mcpServers": {"it": {"url": written}}}
+    environ = with_stored_keys({"MCPAGENT_HOME": str(command.user_file.parent.parent)})
+    (after,) = load_servers(command.project_file, environ=environ).servers
+    assert after.address == before.address
+    assert {name: revealed(text) for name, text in after.headers.items()} == {
+        name: revealed(text) for name, text in before.headers.items()
+    }
+    assert "nothing was changed" in command("keys", "move", "it", code=3)
 
 
 @each_row(

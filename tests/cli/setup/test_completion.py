@@ -21,7 +21,7 @@ import tree_sitter
 import tree_sitter_powershell
 
 from mcpagent.cli.app import command_line
-from mcpagent.cli.frame.options import Shell
+from mcpagent.cli.frame.options import Shell, flags_of
 from mcpagent.cli.setup.completion import Completed, Names, candidates, plain_names, script_of, split_line
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, environment
@@ -69,17 +69,17 @@ def words(line: str) -> list[str]:
         ("mcpagent --color=a", ["--color=auto", "--color=always"]),
         ("mcpagent --colo", ["--color"]),
         ("mcpagent -m anth", ["anthropic:claude-sonnet-5-5"]),
-        ("mcpagent --provider-tool web_", ["web_search", "web_fetch"]),
+        ("mcpagent --set provider_tool=web_", ["provider_tool=web_search", "provider_tool=web_fetch"]),
         ("mcpagent -m x chat --verb", ["--verbose"]),
-        ("mcpagent -p --deni", ["--denied-ok"]),
-        ("mcpagent chat --deni", []),
+        ("mcpagent -p --set deni", ["denied_ok="]),
+        ("mcpagent chat --set deni", []),
         ("mcpagent --allow git", ["git.git_status", "git.*", "github.*"]),
         ("mcpagent --config ", []),
         ("mcpagent -p wh", []),
         ("mcpagent 'a question", []),
         ("mcpagent mcp add x -- mc", []),
         ("mcpagent mcp add x -- --en", []),
-        ("mcpagent mcp import --from cl", ["claude-desktop", "claude-code"]),
+        ("mcpagent mcp import cl", ["claude-desktop", "claude-code"]),
         ("mcpagent help tool", ["tools"]),
         ("mcpagent config edit pro", ["project", "project-config"]),
         ("mcpagent completion f", ["fish"]),
@@ -103,7 +103,7 @@ def test_every_command_and_every_shown_option_is_offered() -> None:
                 opt
                 for param in leaf.params
                 if param.param_type_name == "option" and not param.hidden
-                for opt in (*param.opts, *param.secondary_opts)
+                for opt in flags_of(param)
             }
             assert set(words(f"mcpagent {path} --")) == {opt for opt in shown if opt.startswith("--")} | {"--help"}
 

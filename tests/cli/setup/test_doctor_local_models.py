@@ -59,7 +59,7 @@ def all_found(spec: str, folder: Path) -> list[Finding]:
 @each_row(
     "name, level, said",
     [
-        ("small", "ok", ", 4,096 tokens, worked with as a small model (--profile large takes that back)"),
+        ("small", "ok", ", 4,096 tokens, worked with as a small model (--set profile=large takes that back)"),
         ("big", "ok", ", 32,768 tokens"),
         ("tiny", "ok", "/v1"),
         ("other", "warning", ": tiny:latest, small, big"),

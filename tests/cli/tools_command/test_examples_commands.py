@@ -16,7 +16,7 @@ FILE = Path("home") / "data" / "example-requests.json"
 
 
 def test_nothing_is_asked_before_somebody_said_yes(tmp_path: Path, changing_model: str) -> None:
-    done = run(["tools", "examples", "suggest", "--again", "-m", changing_model, *SMALL], tmp_path)
+    done = run(["tools", "examples", "suggest", "--replace", "-m", changing_model, *SMALL], tmp_path)
     assert done.returncode == 1
     assert "4 tools: 1 request to " in done.stderr
     assert "tokens in and 320 out, price not known" in done.stderr
@@ -26,9 +26,9 @@ def test_nothing_is_asked_before_somebody_said_yes(tmp_path: Path, changing_mode
 
 @pytest.mark.slow
 def test_what_was_written_is_kept_and_searched(tmp_path: Path, changing_model: str) -> None:
-    find = ["tools", "search", "--search-strategy", "bm25", *SMALL, "marvin"]
+    find = ["tools", "search", "--set", "search_strategy=bm25", *SMALL, "marvin"]
     assert run(find, tmp_path).returncode == 1
-    done = run(["tools", "examples", "suggest", "--again", "--yes", "-m", changing_model, *SMALL], tmp_path)
+    done = run(["tools", "examples", "suggest", "--replace", "--yes", "-m", changing_model, *SMALL], tmp_path)
     assert done.returncode == 1, done.stderr  # the model left one out
     assert "requests for 3 tools in " in done.stdout
     assert "none were written for wait_seconds; run it again" in done.stderr
@@ -70,7 +70,7 @@ def test_a_broken_file_is_one_line_and_stays(tmp_path: Path) -> None:
 def test_somebody_at_a_terminal_is_asked(tmp_path: Path, changing_model: str) -> None:
     for answer, code in (("n", 1), ("y", 1)):
         with on_a_terminal(
-            ["tools", "examples", "suggest", "--again", "-m", changing_model, *SMALL], tmp_path
+            ["tools", "examples", "suggest", "--replace", "-m", changing_model, *SMALL], tmp_path
         ) as screen:
             screen.wait_for(r"ask it\? \[y\] yes  \[N\] no")
             screen.type(f"{answer}\r")
@@ -80,7 +80,7 @@ def test_somebody_at_a_terminal_is_asked(tmp_path: Path, changing_model: str) ->
 
 def test_a_request_of_ones_own_is_listed_searched_and_removed(tmp_path: Path) -> None:
     request = "will I get wet"
-    find = ["tools", "search", "--search-strategy", "bm25", *SMALL, "wet"]
+    find = ["tools", "search", "--set", "search_strategy=bm25", *SMALL, "wet"]
     assert run(find, tmp_path).returncode == 1
 
     added = run(["tools", "examples", "add", "small.get_weather", request, *SMALL], tmp_path)

@@ -203,7 +203,7 @@ def test_words_are_added_to_a_whole_object() -> None:
 
 @each_row("whole", ["", " \n"])
 def test_nothing_on_stdin_is_said_to_be_nothing(whole: str) -> None:
-    with pytest.raises(InputError, match="--input: is empty; write JSON, "):
+    with pytest.raises(InputError, match="the arguments: is empty; write JSON, "):
         read_arguments([], SCHEMA, whole)
 
 
@@ -252,7 +252,7 @@ def test_arguments_that_cannot_be_checked_are_sent_and_that_is_said(
 @pytest.mark.slow
 def test_a_call_reads_its_arguments_from_stdin(tmp_path: Path) -> None:
     done = run(
-        ["tools", "call", "small.get_weather", "--input", "-", *server_option("good", "small")],
+        ["tools", "call", "small.get_weather", "-", *server_option("good", "small")],
         tmp_path,
         stdin='{"city": "Oslo"}',
     )

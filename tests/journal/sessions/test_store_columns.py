@@ -37,7 +37,7 @@ def test_it_is_told_in_one_line(column: str, stored: Path, capsys: pytest.Captur
         database.commit()
         database.close()
         for command in (["sessions", "list"], ["sessions", "show", "ann"], ["trace", "show", "ann"]):
-            run([*command, "--session-db", str(path)])
+            run([*command, "--set", f"session_db={path}"])
             said = capsys.readouterr().err
             assert "internal error" not in said
             assert said.count("\n") <= 1

@@ -240,7 +240,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE bookmarks(x)")
     before = path.read_bytes()
     store = Sessions(path)
-    assert told(store.sessions) == f"{path}: is another program's database; use another file: --session-db FILE"
+    assert told(store.sessions) == f"{path}: is another program's database; use another file: --set session_db=FILE"
     store.close()
     assert path.read_bytes() == before
     folder = Sessions(tmp_path)

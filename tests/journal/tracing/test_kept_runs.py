@@ -75,7 +75,7 @@ async def test_the_tree_has_times_tokens_cost_errors_and_what_was_offered(
     is_recording: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run(tmp_path)
-    what = [str(tmp_path / "run.jsonl")] if is_recording else ["sums", "--session-db", str(tmp_path / "s.db")]
+    what = [str(tmp_path / "run.jsonl")] if is_recording else ["sums", "--set", f"session_db={tmp_path / 's.db'}"]
     lines = shown(capsys, *what).splitlines()
     assert lines[0].startswith("run 1: 1 + 2?  20")
     assert lines[0].endswith("s, 8 steps, 1 failed")
@@ -142,7 +142,7 @@ async def test_a_session_shows_a_call_that_waits_as_no_failure(
     async with Agent(ScriptedModel(script), tools=[add], approval=True, sessions=store) as agent:
         assert (await agent.session("asks").run("1 + 2?")).stop == "calls_pending"
     store.close()
-    out = shown(capsys, "asks", "--session-db", str(tmp_path / "s.db"))
+    out = shown(capsys, "asks", "--set", f"session_db={tmp_path / 's.db'}")
     assert "waits for an approval" in out
     assert "failed" not in out
 
@@ -209,7 +209,7 @@ async def test_summaries_and_compactions_are_shown(tmp_path: Path, capsys: pytes
             await agent.session("long").ask(f"? {number}")
     store.close()
     assert "a summary, to save room" in shown(capsys, "run.jsonl")
-    assert "compacted" in shown(capsys, "long", "--session-db", "s.db")
+    assert "compacted" in shown(capsys, "long", "--set", "session_db=s.db")
 
 
 @pytest.mark.parametrize(

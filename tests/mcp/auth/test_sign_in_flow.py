@@ -743,6 +743,67 @@ async def test_an_authority_that_sends_a_request_elsewhere_gets_no_sign_in(tmp_p
             assert not any(code in str(caught.value) for code in authority.codes), (path, status)
 
 
+JSON = "application/json"
+
+
+def token_answer(**changes: Any) -> tuple[int, str, str]:
+    token = {
+        "access_token": "untrue-1234567890",
+        "token_type": "Bearer",
+        "expires_in": 3600,
+        "refresh_token": "untrue-2",
+    }
+    return 200, JSON, json.dumps(token | changes)
+
+
+LIES: dict[str, list[tuple[int, str, str]]] = {
+    "/token": [
+        *((200, JSON, text) for text in ("", "[]", "null", '"untrue-1234567890"', "{}", "[" * 100_000)),
+        (200, "text/html", "<html>untrue-1234567890</html>"),
+        (204, JSON, ""),
+        (500, "text/plain", "untrue-1234567890"),
+        (400, JSON, '{"error": "invalid_grant", "error_description": "no\\n\\u001b[2Jway"}'),
+        (200, JSON, '{"error": "invalid_grant"}'),
+        *(
+            token_answer(access_token=token)
+            for token in (5, None, "", "untrue\r\nX-Evil: 1", "untrue\0", "li\u00e9", ["untrue"])
+        ),
+        token_answer(access_token="untrue" * 3_000_000),
+        *(token_answer(token_type=kind) for kind in ("mac", 1, None)),
+        *(token_answer(expires_in=seconds) for seconds in ("soon", float("nan"), float("inf"), [1])),
+        (200, JSON, '{"access_token": "untrue", "token_type": "Bearer", "expires_in": ' + "9" * 5_000 + "}"),
+        token_answer(refresh_token=7),
+        token_answer(scope=["a"]),
+    ],
+    "/register": [
+        *((201, JSON, text) for text in ("", "[]", "{}", '{"client_id": 5}', "[" * 100_000)),
+        (200, "text/html", "<html>"),
+        (201, JSON, json.dumps({"client_id": "untrue" * 3_000_000, "redirect_uris": ["http://127.0.0.1:1/callback"]})),
+        (400, JSON, '{"error": "invalid_client_metadata", "error_description": "\\u001b[2Jno"}'),
+        (500, "text/plain", "x"),
+    ],
+}
+
+
+@pytest.mark.slow
+async def test_an_authority_whose_answers_are_lies_gets_one_line_and_gives_no_token(tmp_path: Path) -> None:
+    authority = Authority()
+    async with guarded_server(authority) as config:
+        for path, answers in LIES.items():
+            for number, answer in enumerate(answers):
+                store = SecretStore(tmp_path / f"{path[1:]}-{number}", keyring=NO_KEYRING)
+                authority.answers = {path: answer}
+                with pytest.raises(ServerError) as caught:
+                    await asyncio.wait_for(signed_in(config, store), 30)
+                said = str(caught.value)
+                assert 'server "guarded": signing in failed: ' in said, answer[2][:80]
+                assert said.isprintable(), answer[2][:80]
+                assert len(said) < 600, answer[2][:80]
+                assert "untrue" not in said
+                with pytest.raises(ServerError, match="needs a sign-in"):
+                    await secret(config, StoredSignIn(config, store))
+
+
 async def test_no_token_is_sent_elsewhere_to_be_refreshed(store: SecretStore) -> None:
     authority = Authority()
     async with elsewhere() as (address, sent), guarded_server(authority) as config:

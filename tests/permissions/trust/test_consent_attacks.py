@@ -291,7 +291,7 @@ def hostile_card(folder: Path, canary: Canary, address: str) -> Path:
 TOKEN = {"GITHUB_TOKEN": "ghp_0123456789abcdefghijABCDEFGHIJ012345"}
 
 
-@pytest.mark.parametrize("command", [["ask", "hello"], ["-p", "hello"], ["chat"], ["ask", "x", "--estimate"]])
+@pytest.mark.parametrize("command", [["ask", "hello"], ["-p", "hello"], ["chat"], ["ask", "x", "--dry-run"]])
 def test_t5_a_card_runs_and_sends_nothing_by_itself(
     command: list[str], canary: Canary, elsewhere: tuple[str, list[str]], tmp_path: Path
 ) -> None:
@@ -433,7 +433,7 @@ def test_what_is_imported_from_a_project_needs_a_yes_still(canary: Canary, tmp_p
     (work / ".git").mkdir(parents=True)
     canary.server(work / "server.py", "imported")
     project(work / ".cursor", tool=RELATIVE).rename(work / ".cursor" / "mcp.json")
-    code, said = canary.run(work, "mcp", "import", "--from", "cursor", "--scope", "project", "--yes")
+    code, said = canary.run(work, "mcp", "import", "cursor", "--scope", "project", "--yes")
     assert code == 0, said
     assert "tool" in (work / ".mcp.json").read_text()
     canary.refused(work)

@@ -232,12 +232,40 @@ def test_what_is_of_the_person_is_shown_by_its_name(tmp_path: Path) -> None:
     assert not any(secret in f"{server!r} {server.args} {server.env}" for secret in secrets.values())
 
 
-def test_an_address_with_a_password_of_the_user(tmp_path: Path) -> None:
-    found = of(tmp_path, {"url": "https://u:${MY_PASSWORD}@a.example/mcp?k=1"}, MY_PASSWORD="hunter2-hunter2")
-    shown = rows(found)
-    assert shown[0] == "sends to https://a.example/mcp?k=1"
+@each_row(
+    "entry, expected",
+    [
+        ({"url": "https://u:PWNED@a.example/mcp?k=1"}, ["sends to https://u:PWNED@a.example/mcp?k=1"]),
+        ({"url": "https://u:${MY_PASSWORD}@a.example/x"}, ["sends to https://u:${MY_PASSWORD}@a.example/x"]),
+        ({"url": "https://user@a.example/"}, ["sends to https://user@a.example/"]),
+        ({"serverUrl": "http://u:p%40w@[::1]:80/"}, ["sends to http://u:p%40w@[::1]:80/"]),
+        ({"url": "${MY_ADDRESS}"}, ["sends to ${MY_ADDRESS}"]),
+        (
+            {"url": "https://u:${MY_PASSWORD}@a.example/", "headers": {"X-A": "1"}},
+            ["sends to https://u:${MY_PASSWORD}@a.example/", "header X-A=1"],
+        ),
+        ({"url": "https://a.example/", "auth": "tok-1234"}, ["sends to https://a.example/", "signs in with tok-1234"]),
+        (
+            {"url": "https://a.example/", "headers": {"authorization": "Basic dTpw"}},
+            ["sends to https://a.example/", "header authorization=Basic dTpw"],
+        ),
+        (
+            {"url": "https://a.example/u:p@b", "headers": {"Authorization": "Bearer x"}},
+            ["sends to https://a.example/u:p@b", "header Authorization=Bearer x"],
+        ),
+    ],
+)
+def test_an_address_is_shown_as_written_and_no_header_that_nobody_wrote(
+    entry: dict[str, Any], expected: list[str], tmp_path: Path
+) -> None:
+    variables = {"MY_PASSWORD": "hunter2-hunter2", "MY_ADDRESS": "https://u:hunter2-hunter2@b.example/"}
+    found = of(tmp_path, entry, **variables)
+    assert rows(found) == expected
     assert "hunter2" not in repr(found)
-    assert "${MY_PASSWORD}" in shown[1]
+    [server] = load_found_servers(tmp_path, environ(tmp_path, **variables)).servers
+    assert "hunter2" not in f"{server!r} {server.url} {server.headers}"
+    assert any(name.lower() == "authorization" for name in server.headers)  # and is sent all the same
+    assert "@" not in server.address.partition("/u:p@b")[0]
 
 
 @each_row(

@@ -204,7 +204,9 @@ async def why_lines(
         )
     if not offered:
         lines.append(
-            Text(f"  --always-load {name} offers it from the first request on", "dim")
+            Text(
+                f"  --set always_load={name} offers it from the first request on", "dim"
+            )
         )
     return lines
 

@@ -119,18 +119,15 @@ def import_servers(
     return ExitCode.OK
 
 
-def clients_named(text: str) -> list[Client]:
-    """Return the clients of `--from a,b`. Raises `InputError`."""
-    names, known = (
-        [name.strip().lower() for name in text.split(",") if name.strip()],
-        get_args(Client),
-    )
+def clients_named(words: Sequence[str]) -> list[Client]:
+    """Return the clients that `mcp import` names. Raises `InputError`."""
+    names = [name.strip().lower() for name in ",".join(words).split(",")]
+    names = [name for name in names if name]
+    known = get_args(Client)
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=2) or known
-            raise InputError(
-                f'--from: no client "{safe_line(name, 40)}"; {did_you_mean(near)}'
-            )
+            raise InputError(f'no client "{safe_line(name, 40)}"; {did_you_mean(near)}')
     return [client for name in names for client in known if client == name]
 
 

@@ -282,7 +282,7 @@ def test_vscode(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".config/Code/User/mcp.json", VSCODE)
     write(home / ".config/Code/User/profiles/1a2b/mcp.json", {"servers": {"other": {"command": "o"}}})
     write(home / "work/.env", "FROM_FILE=1\nPERPLEXITY_API_KEY=old\n")
-    assert run(["mcp", "import", "--yes", "--from", "vscode"]) == 0
+    assert run(["mcp", "import", "--yes", "vscode"]) == 0
     said = capsys.readouterr().err
     assert "${input:perplexity-key} (Perplexity API Key) is now ${PERPLEXITY_KEY}: set it" in said
     assert "${input:region} (Region) is now ${REGION:-eu}" in said

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from mcpagent.cli.app import command_line, run
 from mcpagent.cli.frame.options import Client, Options
+from mcpagent.cli.help_pages import command_page
 from mcpagent.cli.servers.importing.clients import client_files
 from mcpagent.cli.servers.importing.foreign_entries import taken_by_project, taken_over
 from mcpagent.cli.servers.importing.import_command import servers_elsewhere
 from mcpagent.config import load_found_servers
 from mcpagent.config.literals import literal_secrets
 from mcpagent.config.secret_store import with_stored_keys
-from tests.cli.reference import help_page
 from tests.tables import each_row
 
 TOKEN = "ghp_abcdefghijklmnopqrst0123"
@@ -126,7 +126,7 @@ def test_a_dry_run_is_a_diff_without_secrets_and_changes_nothing(
         home / "ours/config/mcp.json", '{\n  // mine\n  "mcpServers": {\n    "own": {"command": "o"}\n  }\n}\n'
     )
     before = mine.read_text("utf-8")
-    assert run(["mcp", "import", "--from", "claude-desktop,codex", "--dry-run"]) == 0
+    assert run(["mcp", "import", "claude-desktop,codex", "--dry-run"]) == 0
     out, err = capsys.readouterr()
     assert mine.read_text("utf-8") == before
     lines = out.splitlines()
@@ -145,7 +145,7 @@ def test_a_second_import_changes_nothing_and_replace_replaces(home: Path, capsys
     assert run(["mcp", "import", "--yes"]) == 0
     assert (home / "ours/config/mcp.json").read_bytes() == before
     assert "0 servers added" in capsys.readouterr().err
-    assert run(["mcp", "import", "--yes", "--from", "cursor", "--replace"]) == 0
+    assert run(["mcp", "import", "--yes", "cursor", "--replace"]) == 0
     assert imported(home)["git"] == {"command": "other"}
 
 
@@ -163,8 +163,8 @@ def test_nothing_secret_goes_into_the_projects_file(home: Path, capsys: pytest.C
     written = json.loads(text)["mcpServers"]
     assert written["hub"]["env"] == {"TOKEN": "${TOKEN}"}
     assert written["h"]["headers"] == {"X-Key": "${H_X_KEY}"}
-    assert "q" not in written
-    assert "q has a secret in its URL" in capsys.readouterr().err
+    assert written["q"] == {"url": "https://q/mcp?api_key=${Q_TOKEN}"}
+    assert "url is now ${Q_TOKEN}: set it, or mcpagent keys set Q_TOKEN" in capsys.readouterr().err
 
 
 def test_a_projects_servers_never_become_the_users_unseen(home: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_mistake_in_a_file_has_its_place_and_no_line_of_it(home: Path, capsys:
 def test_nothing_to_import_says_where_it_looked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mcp", "import", "--yes"]) == 1
     assert "looked for claude-desktop, claude-code" in capsys.readouterr().err
-    assert run(["mcp", "import", "--yes", "--from", "cursr"]) == 2
+    assert run(["mcp", "import", "--yes", "cursr"]) == 2
     assert "did you mean cursor?" in capsys.readouterr().err
 
 
@@ -262,7 +262,7 @@ def test_where_the_files_are(platform: str, place: str, tmp_path: Path) -> None:
 
 
 def test_the_option_names_every_client() -> None:
-    page = help_page(command_line().commands["mcp"].commands["import"], "mcpagent mcp import")
+    page = command_page(command_line().commands["mcp"].commands["import"], "mcpagent mcp import", 80, whole=False)
     assert ", ".join(get_args(Client)) in " ".join(page.split())
 
 
