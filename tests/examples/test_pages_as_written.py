@@ -61,7 +61,7 @@ class Reader:
             elif kind == "console":
                 for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
                     command, _, self.outputs[command] = part.partition("\n")
-                    self.run(f"{command} 2>&1", command)
+                    self.run(f"{{ {command}\n}} 2> ~/errors\ncat ~/errors", command)
 
     def run(self, command: str, name: str) -> None:
         self.script += [f"echo '<<< {name.encode().hex()}'", command, "echo '>>>'"]
