@@ -43,9 +43,11 @@ class Reader:
 
     def read(self, page: Path) -> None:
         text = page.read_text("utf-8")
-        last = ""
+        last, end = "", 0
         for match in BLOCK.finditer(text):
             kind, body = match[1], match[2]
+            is_next = not text[end : match.start()].strip()
+            end = match.end()
             named = NAMED.search(text[: match.start()].rstrip("\n") + "\n")
             if named is None and kind in ("python", "json"):
                 last = ""
@@ -54,7 +56,7 @@ class Reader:
                 last = named[1]
                 if kind == "python":
                     self.run(f"python {last}", last)
-            elif kind == "text" and last.endswith(".py"):
+            elif kind == "text" and last.endswith(".py") and is_next:
                 self.outputs[last] = body
             elif kind == "sh":
                 self.script += [line for line in body.splitlines() if not any(skip in line for skip in ELSEWHERE)]
