@@ -36,7 +36,10 @@ class ApprovalPolicy:
     The rules in the entries of servers (`approval`) count besides, and these arguments can only be stricter. `rules`
     are written as those of `--allow` are: `{"git.*": "ask", "git.push": "deny"}`. The longest that fits counts, and the
     exact name of a tool replaces the rule of its entry. Or they are a function that returns the present rules.
-    `on_decision` is called for each call that a rule denies or asks about.
+    `on_decision` is called for each call that the policy denies or asks about.
+
+    The policy judges the calls of agents that its agent calls, too. Their own policies can only be stricter: whoever
+    decides for them, and who decides here, both have to approve a call that both ask about.
     """
 
     required: bool | ApprovalPredicate = False

@@ -121,6 +121,18 @@ HARMLESS: list[dict[str, Any]] = [
     {"args": ["postgresql://postgres:postgres@localhost:5432/customers"]},
     {"args": ["-y", "@modelcontextprotocol/server-filesystem@2026.1.14", "/home/me/project"]},
     {"env": {"DB_PASSWORD": "correct-horse-battery-staple"}},
+    {"env": {"CACHE_KEY": "users-v2-2026-11", "SORT_KEYS": "created_at,updated_at", "PARTITION_KEY": "tenant_id#2026"}},
+    {"env": {"OPENAI_API_KEY": "lm-studio", "OLLAMA_API_KEY": "not-needed", "AWS_SECRET_ACCESS_KEY": "minioadmin"}},
+    {"env": {"JWT_SECRET": "super-secret-jwt-token-with-at-least-32-characters-long"}},
+    {"env": {"SA_PASSWORD": "yourStrong(!)Password", "PASSWORD": "P@ssw0rd123456789", "AUTH": "admin:admin"}},
+    {"env": {"NEO4J_AUTH": "neo4j/neo4j", "TOKEN": "00000000-0000-0000-0000-000000000000"}},
+    {"env": {"KEY": "2026-11-28T06:00:00Z", "SIGNING_KEY": "RS256withECDSA", "API_TOKEN": "/run/secrets/api_token_v2"}},
+    {"env": {"MODEL_KEY": "claude-3-5-sonnet-20241022", "API_KEY": "Llama3.2-3B-Instruct-Q4_K_M.gguf"}},
+    {"env": {"TOKEN": "local-development-token-2026", "DB_PASSWORD": "example_password_123"}},
+    {"env": {"TOKEN": "s3-eu-central-1-bucket-2", "KEY": "Q3FY2026EMEARevenueV2", "SECRET": "ISO27001SOC2HIPAA"}},
+    {"env": {"KEY": "h264_1080p_60fps_aac", "TOKEN": "x86_64-linux-gnu-gcc12", "PASSWORD": "MyCompanyName2026"}},
+    {"args": ["--key", "src/main/resources/key.pem", "--auth", "none", "--token", "MP3128kbps44100HzStereo"]},
+    {"args": ["--api-key=demo-key-for-the-docs", "--connection", "sqlite:///data/app.db?mode=ro&cache=shared"]},
 ]
 
 

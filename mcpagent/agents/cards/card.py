@@ -65,8 +65,8 @@ class AgentCard:
         default_factory=dict[str, tuple[str, ...]]
     )
     mcp_config: str = ""
-    mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    mcp_connect: tuple[Mapping[str, Any], ...] = ()
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    mcp_connect: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     tool_search: ToolSearchConfig | None = None
     code_mode: bool = False
     provider_tools: tuple[ProviderTool, ...] = ()
@@ -75,7 +75,7 @@ class AgentCard:
     large_result_tokens: int | None = None
     child_timeout_sec: int = 0
     request_params: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     tool_only: bool = False
     schema_version: int = 1
     foreign: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -225,11 +225,9 @@ class _OneShot:
                 return self._estimate(agent, schema)
             earlier = len(agent.messages)
             finished = await self._follow(agent, self.prompt, schema)
-            put(
-                self.terminal.err,
-                *save_generated(agent.messages[earlier:], options.folder),
-                style="dim",
-            )
+            new, model = agent.messages[earlier:], agent._runtime.model
+            saved = await save_generated(new, options.folder, model)
+            put(self.terminal.err, *saved, style="dim")
             if finished.stop == "misfit":
                 told = "; ".join(map(str, finished.problems))
                 raise OutputError(

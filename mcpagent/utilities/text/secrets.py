@@ -11,9 +11,10 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from functools import cache
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from mcpagent.utilities.text.safe_text import safe_text
 from mcpagent.utilities.text.secret_shapes import ANY_MARK, COMPILED, MARK_BEGUN, MARKS
@@ -258,16 +259,14 @@ def _basic_password(basic: str) -> Iterator[str]:
 
 # -- known values ------------------------------------------------------------------------------------------------------
 
+
 _lock = threading.Lock()
 _values: frozenset[str] = frozenset()
 _spelled: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
-_escaped: tuple[frozenset[str], tuple[tuple[str, regex.Pattern[str]], ...]] = (
-    frozenset(),
-    (),
-)
-_UNRESERVED = re.compile("[A-Za-z0-9._~-]+")  # RFC 3986 2.3
-_LONGEST_ESCAPED = 2_000
 _random: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
+_UNRESERVED = re.compile("[A-Za-z0-9._~-]+")  # RFC 3986 2.3
+_ESCAPE = re.compile(r"[%+\\]")
+_LONGEST_ESCAPED = 5_000
 
 
 def hide(*values: str | None) -> None:
@@ -296,42 +295,38 @@ def known_values() -> frozenset[str]:
 
 
 def _spellings() -> tuple[str, ...]:
-    """Return each known value as text, JSON, address and base64 contain it, the longest first."""
+    """Return each known value, as it is, as it is shown and in base64, the longest first."""
     global _spelled
     if _spelled[0] is not (known := _values):
-        found = {spelling for value in known for spelling in _spellings_of(value)} - {
-            ""
-        }
-        _spelled = (
-            known,
-            tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling))),
-        )
+        found = {text for value in known for text in _texts_of(value)} - {""}
+        longest_first = sorted(found, key=lambda text: (-len(text), text))
+        _spelled = known, tuple(longest_first)
     return _spelled[1]
 
 
-def _patterns() -> tuple[tuple[str, regex.Pattern[str]], ...]:
-    """Return for each value that addresses or JSON escape its longest part that they leave, and all its spellings."""
-    global _escaped
-    if _escaped[0] is not (known := _values):
-        spelled = {spelling for value in known for spelling in (value, _base64(value))}
-        found = [
-            (max(_UNRESERVED.findall(value), key=len, default=""), _any_escape(value))
-            for value in sorted(spelled, key=lambda value: (-len(value), value))
-            if not _UNRESERVED.fullmatch(value) and len(value) <= _LONGEST_ESCAPED
-        ]
-        _escaped = known, tuple(found)
-    return _escaped[1]
+def _texts_of(value: str) -> Iterator[str]:
+    data = value.encode("utf-8", "surrogatepass")
+    yield from (value, safe_text(value), base64.b64encode(data).decode().rstrip("="))
+    # of a key of several lines
+    yield from (line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM)
 
 
-def _any_escape(value: str) -> regex.Pattern[str]:
+@cache
+def _part_of(spelling: str) -> str:
+    """Return the longest part of a spelling that no address and no JSON escapes; all of one that they never do."""
+    if len(spelling) > _LONGEST_ESCAPED:
+        return spelling
+    return max(_UNRESERVED.findall(spelling), key=len, default="")
+
+
+@cache
+def _escaped(spelling: str) -> re.Pattern[str]:
     """Return a pattern in which each character is written as it is, as `%2F`, `%2f`, or as JSON may escape it.
 
     Its groups are atomic: a search takes linear time, also for a secret of many backslashes.
     """
-    import regex
-
     pattern = ""
-    for char in value:
+    for char in spelling:
         if _UNRESERVED.fullmatch(char):
             pattern += re.escape(char)
             continue
@@ -346,12 +341,15 @@ def _any_escape(value: str) -> regex.Pattern[str]:
         if char == " ":
             ways.append("[+]")
         pattern += f"(?>(?i:{'|'.join(ways)}))"
-    return regex.compile(pattern)
+    return re.compile(pattern)
 
 
-def _base64(value: str) -> str:
-    data = value.encode("utf-8", "surrogatepass")
-    return base64.b64encode(data).decode().rstrip("=")
+@cache
+def _growing(spelling: str) -> regex.Pattern[str]:
+    """Return `_escaped` for texts whose end may not have arrived."""
+    import regex
+
+    return regex.compile(_escaped(spelling).pattern)
 
 
 def _random_values() -> tuple[str, ...]:
@@ -360,24 +358,6 @@ def _random_values() -> tuple[str, ...]:
     if _random[0] is not (known := _values):
         _random = known, tuple(sorted(filter(is_random, known), key=len, reverse=True))
     return _random[1]
-
-
-def _spellings_of(value: str) -> Iterator[str]:
-    data = value.encode("utf-8", "surrogatepass")
-    yield from (
-        value,
-        safe_text(value),
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-    )
-    yield from (
-        quote(data, safe=""),
-        quote_plus(data),
-        _base64(value),
-    )
-    yield from (
-        line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM
-    )  # of a key of several lines
 
 
 # -- replacement -------------------------------------------------------------------------------------------------------
@@ -408,12 +388,15 @@ def hide_in_markdown(tokens: Sequence[Any]) -> None:
 
 
 def _replaced(text: str) -> str:
-    for spelling in _found_in(text, _spellings()):
+    spellings = _spellings()
+    found = set(_found_in(text, list(map(_part_of, spellings))))
+    for spelling in spellings:
+        part = _part_of(spelling)
+        if part not in found:
+            continue
+        if part != spelling and _ESCAPE.search(text):
+            text = _escaped(spelling).sub(REDACTED, text)
         text = text.replace(spelling, REDACTED)
-    if "%" in text or "\\" in text:
-        for part, pattern in _patterns():
-            if part in text:
-                text = pattern.sub(REDACTED, text)
     return without_shapes("…".join(map(_without_beginning, text.split("…"))))
 
 
@@ -477,7 +460,7 @@ def _shapes_replaced(text: str, shapes: Iterable[re.Pattern[str]]) -> str:
 _LAST_WORD = re.compile(r"[!-~]*\Z")
 _BOT_ID = re.compile(r"(?<!\d)\d{1,10}(?::A?)?\Z")
 KEY_BEGINS, _KEY_ENDS = (
-    "-----BEGIN ",
+    "-----BEGIN",
     re.compile(r"-----END [A-Z ]{0,20}PRIVATE KEY-----"),
 )
 LONGEST_KEY = 20_100
@@ -489,8 +472,15 @@ def settled_length(text: str) -> int:
     The rest may begin a known value or the shape of an issuer's key. An ordinary word is settled at once, or with the
     next piece of text if its end could begin a key.
     """
-    spellings = _spellings()
+    spellings, spans = _spellings(), list[tuple[int, int]]()
     settled = min((_begun_at(text, value) for value in spellings), default=len(text))
+    if _ESCAPE.search(text):
+        odd = [value for value in spellings if _part_of(value) != value]
+        found = [_growing(value).finditer(text, partial=True) for value in odd]
+        matches = list(chain.from_iterable(found))
+        spans = [match.span() for match in matches]
+        begun = [match.start() for match in matches if match.partial]
+        settled = min([settled, *begun])
     match = _LAST_WORD.search(text)
     word = match[0] if match is not None else ""
     if _may_become_key(word):
@@ -500,21 +490,20 @@ def settled_length(text: str) -> int:
         ending = _KEY_ENDS.search(text, block)
         if ending is None or ending.end() > settled:
             settled = min(settled, block)
-    found = list[tuple[int, int]]()
-    for _, pattern in _patterns():
-        for escaped in pattern.finditer(text, partial=True):
-            found.append(escaped.span())
-            if escaped.partial:
-                settled = min(settled, escaped.start())
+    return _before_secrets(text, spans, settled)
+
+
+def _before_secrets(text: str, spans: Sequence[tuple[int, int]], end: int) -> int:
+    """Return the end, or the start of the first of the known values that it would cut; `spans` are escaped ones."""
     before = -1
-    while settled != before:
-        before = settled
-        for value in spellings:
-            settled = _before(text, value, settled)
-        for start, end in found:
-            if start < settled < end:
-                settled = start
-    return settled
+    while end != before:
+        before = end
+        for value in _spellings():
+            end = _before(text, value, end)
+        for start, stop in spans:
+            if start < end < stop:
+                end = start
+    return end
 
 
 def _before(text: str, value: str, end: int) -> int:
@@ -543,7 +532,7 @@ def _may_become_key(word: str) -> bool:
 def may_hold_secrets(text: str) -> bool:
     """Return whether text, or data as JSON, may hold a secret; fast, also for long texts."""
     return any(mark in text for mark in MARKS) or any(
-        spelling in text for spelling in _spellings()
+        _part_of(spelling) in text for spelling in _spellings()
     )
 
 

@@ -387,6 +387,13 @@ def test_secrets_stay_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(CardError, match=r"'api_key' must be an environment variable") as caught:
         Agent.from_card(replace(card, api_key="sk-SECRET"))
     assert "sk-SECRET" not in str(caught.value)
+    written_out = replace(
+        card,
+        api_key="sk-SECRET",
+        mcp_servers={"g": {"command": "x", "env": {"A_TOKEN": "sk-SECRET"}}},
+        mcp_connect=({"target": "https://h/", "headers": {"Authorization": "sk-SECRET"}},),
+    )
+    assert "sk-SECRET" not in repr(written_out)
 
 
 # -- agents of cards

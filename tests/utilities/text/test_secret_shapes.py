@@ -98,7 +98,7 @@ EXAMPLES = {
     "pscale_tkn_": [f"pscale_tkn_{word(43)}", f"pscale_pw_{word(43)}"],
     "AGE-SECRET-KEY-1": [f"AGE-SECRET-KEY-1{cycle(UPPER, 58)}"],
     "eyJ": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.c2lnbmF0dXJl"],
-    "-----BEGIN ": ["-----BEGIN EC PRIVATE KEY-----\nMIIB Og==\n-----END EC PRIVATE KEY-----"],
+    "-----BEGIN": ["-----BEGIN EC PRIVATE KEY-----\nMIIB Og==\n-----END EC PRIVATE KEY-----"],
     ":AA": [f"110201543:AA{word(33)}", f"7110201543:AA{word(20)}-_{word(11)}"],
 }
 BASE64 = ("xoxd-", "whsec_", "ABSK", "sntrys_")
@@ -119,7 +119,7 @@ KEPT = {
 
 
 def test_every_shape_has_an_example_and_a_source() -> None:
-    assert [shape.marks[0] for shape in SHAPES if shape.marks[0] not in EXAMPLES.keys() | KEPT.keys()] == []
+    assert {shape.marks.split()[0] for shape in SHAPES} <= EXAMPLES.keys() | KEPT.keys()
     assert all(shape.source.startswith("https://") for shape in SHAPES)
 
 
@@ -171,7 +171,7 @@ def test_joined_words_behind_a_mark_stay() -> None:
         "",
     )
     for shape in SHAPES:
-        for mark in shape.marks:
+        for mark in shape.marks.split():
             for tail in tails:
                 for text in (f"see {mark}{tail} there", f"{mark}{tail}", f"x-{mark}{tail}"):
                     assert without_shapes(text) == text

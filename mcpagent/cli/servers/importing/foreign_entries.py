@@ -11,7 +11,6 @@ from typing import Any
 from mcpagent.cli.frame.options import Client
 from mcpagent.config.literals import (
     LiteralSecret,
-    holds_a_reference,
     literal_secrets,
     literal_warnings,
     variable_name,
@@ -180,11 +179,7 @@ def taken_by_project(server: str, entry: dict[str, Any]) -> Taken:
             return found.variable
         return f"{variable_name(server)}_{found.variable}"
 
-    changed, moved, left = _without_literal_secrets(entry, name_of, "${{{}}}")
-    if left:
-        return Taken(
-            None, (f"has a secret in {_place(left[0])} that no reference can replace",)
-        )
+    changed, moved = _without_literal_secrets(entry, name_of, "${{{}}}")
     notes = [
         f"{found} is now ${{{new.name}}}: set it, or mcpagent keys set {new.name}"
         for found, new in moved
@@ -205,27 +200,16 @@ def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> Taken:
     def name_of(found: LiteralSecret) -> str:
         return f"{prefix}.{re.sub(r'[^A-Za-z0-9_]', '_', found.variable)[:30]}"
 
-    changed, moved, left = _without_literal_secrets(entry, name_of, "${{keyring:{}}}")
+    changed, moved = _without_literal_secrets(entry, name_of, "${{keyring:{}}}")
     notes = [f"{found} is now ${{keyring:{new.name}}}" for found, new in moved]
-    notes += [
-        f"a secret stays in {_place(found)}, which no reference can replace"
-        for found in left
-    ]
     return Taken(changed, tuple(notes), tuple(new for _, new in moved))
-
-
-def _place(found: LiteralSecret) -> str:
-    if len(found.path) == 1:
-        return "its URL"
-    return str(found)
 
 
 def _without_literal_secrets(
     entry: Mapping[str, Any], name_of: Callable[[LiteralSecret], str], form: str
-) -> tuple[dict[str, Any], list[tuple[LiteralSecret, NewSecret]], list[LiteralSecret]]:
-    """Return the entry with references for secrets, the replaced secrets, and the irreplaceable ones."""
+) -> tuple[dict[str, Any], list[tuple[LiteralSecret, NewSecret]]]:
+    """Return the entry with references for secrets, and the replaced secrets."""
     moved: list[tuple[LiteralSecret, NewSecret]] = []
-    left: list[LiteralSecret] = []
     changed = _with_texts(entry, str)
     for found in literal_secrets(entry):
         holder: Any = changed
@@ -236,9 +220,6 @@ def _without_literal_secrets(
         if found.length is not None:
             end = start + found.length
         secret = text[start:end]
-        if not secret or holds_a_reference(secret):
-            left.append(found)
-            continue
         taken = {new.name: new.value for _, new in moved}
         wanted = name_of(found)
         # With a number behind it if another secret of this entry has the name.
@@ -246,7 +227,7 @@ def _without_literal_secrets(
         name = next(item for item in tries if taken.get(item, secret) == secret)
         holder[found.path[-1]] = found.before + form.format(name) + text[end:]
         moved.append((found, NewSecret(name, secret)))
-    return changed, moved, left
+    return changed, moved
 
 
 def moved_workspace(entry: dict[str, Any], inner: PurePath) -> dict[str, Any]:
