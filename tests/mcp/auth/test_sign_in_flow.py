@@ -417,6 +417,9 @@ async def test_what_was_signed_in_for_is_hidden_wherever_something_is_shown(stor
         await signed_in(config, store)
     [access], [refresh] = authority.access, authority.refresh
     assert without_secrets(f"{access} {refresh}") == "[redacted] [redacted]"
+    kept = await TokenStorage(store, config.address).load()
+    assert kept.tokens is not None
+    assert not any(token in f"{kept!r} {kept}" for token in (access, refresh))
 
 
 async def test_tokens_of_one_address_are_not_read_for_another(store: SecretStore) -> None:
