@@ -807,6 +807,14 @@ async def test_an_authority_whose_answers_are_lies_gets_one_line_and_gives_no_to
                     await secret(config, StoredSignIn(config, store))
 
 
+async def test_an_error_with_status_200_is_reported_as_that_error(store: SecretStore) -> None:
+    text = '{"error": "bad_verification_code", "error_description": "The code is incorrect or expired."}'
+    authority = Authority(answers={"/token": (200, JSON, text)})
+    async with guarded_server(authority) as config:
+        with pytest.raises(ServerError, match=r"no token: HTTP 200: bad_verification_code: The code is incorrect"):
+            await signed_in(config, store)
+
+
 async def test_no_token_is_sent_elsewhere_to_be_refreshed(store: SecretStore) -> None:
     authority = Authority()
     async with elsewhere() as (address, sent), guarded_server(authority) as config:
