@@ -95,16 +95,26 @@ ENDPOINTS = (
     "vllm:qwen3-32b",
 )
 
-KEYS = dict.fromkeys(
-    (
-        *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        *("DEEPSEEK_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "XAI_API_KEY"),
-        *("OPENROUTER_API_KEY", "TOGETHER_API_KEY", "FIREWORKS_API_KEY"),
-        *("CEREBRAS_API_KEY", "MOONSHOT_API_KEY", "ZAI_API_KEY", "HF_TOKEN"),
-        *("COHERE_API_KEY", "AZURE_OPENAI_API_KEY"),
-    ),
-    "k",
-) | {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com"}
+KEYS = {
+    "ANTHROPIC_API_KEY": "k",
+    "AZURE_OPENAI_API_KEY": "k",
+    "CEREBRAS_API_KEY": "k",
+    "COHERE_API_KEY": "k",
+    "DEEPSEEK_API_KEY": "k",
+    "FIREWORKS_API_KEY": "k",
+    "GEMINI_API_KEY": "k",
+    "GOOGLE_API_KEY": "k",
+    "GROQ_API_KEY": "k",
+    "MISTRAL_API_KEY": "k",
+    "MOONSHOT_API_KEY": "k",
+    "OPENAI_API_KEY": "k",
+    "OPENROUTER_API_KEY": "k",
+    "TOGETHER_API_KEY": "k",
+    "XAI_API_KEY": "k",
+    "ZAI_API_KEY": "k",
+    "HF_TOKEN": "k",
+    "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,12 @@ __all__ = [
 ]
 
 
+def _name_here(name: str) -> str | None:
+    from mcpagent.agents.names_elsewhere import NAMES
+
+    return NAMES.get(name)
+
+
 # So that `mcpagent --help` need not load the runtime.
 __getattr__, __dir__ = late_names(
     __name__,
@@ -296,4 +302,5 @@ __getattr__, __dir__ = late_names(
         "journal.tracing": ("Tracing",),
         "history.compaction_options": ("Compaction",),
     },
+    _name_here,
 )

@@ -7,6 +7,7 @@ from functools import partial
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from mcpagent.agents.names_elsewhere import answers_other_names
 from mcpagent.agents.runnable import WaysToAsk
 from mcpagent.errors import InputError
 from mcpagent.utilities.python.argument_checks import checked, expect, expect_options
@@ -76,6 +77,7 @@ class Agent(WaysToAsk[Deps]):
         on_event: A listener for every event. Its errors are logged, never raised. Without it, warnings are logged.
     """
 
+    @answers_other_names
     def __init__(
         self,
         model: ModelChoice = None,
@@ -114,6 +116,7 @@ class Agent(WaysToAsk[Deps]):
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
+    @answers_other_names
     def session(
         self,
         id: str | None = None,  # noqa: A002 - what everybody calls it

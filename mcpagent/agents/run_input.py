@@ -47,11 +47,6 @@ def wanted_output(output_type: Any) -> OutputSpec | None:
     return output_spec(output_type)
 
 
-def given_of(kind: InputKind, said: Any, output_type: Any, **options: Any) -> Given:
-    """Return the input of a run. `options` are the other fields of `Given`. Raises `InputError`."""
-    return Given(_READERS[kind](said), wanted_output(output_type), **options)
-
-
 def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
     """The words of it, or the answers. Raises `InputError`."""
     if isinstance(prompt, list | tuple) and any(
@@ -61,8 +56,9 @@ def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
     return usable_prompt(prompt)
 
 
-_READERS: Mapping[InputKind, Callable[[Any], Words | Mapping[str, CallAnswer]]] = {
+READERS: Mapping[InputKind, Callable[[Any], Words | Mapping[str, CallAnswer]]] = {
     "prompt": usable_prompt,
     "answers": usable_answers,
     "either": said_in,
 }
+"""The function that reads each kind of input; it raises `InputError` for other input."""

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from mcpagent.agents.names_elsewhere import (
+    METHODS,
+    answers_other_names,
+    missing_method,
+)
 from mcpagent.values.type_variables import Deps
 
 # `from mcpagent import Agent` loads this module. The engine is loaded by the first `Agent(...)`.
@@ -37,6 +42,13 @@ class WaysToAsk(Generic[Deps]):
         """`ask_sync`, for code that cannot await."""
         raise NotImplementedError
 
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Any:
+            if name in METHODS:
+                raise missing_method(type(self).__name__, name)
+            return object.__getattribute__(self, name)
+
     @overload
     def ask(
         self,
@@ -67,6 +79,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, _O]: ...
+    @answers_other_names
     def ask(
         self,
         prompt: Prompt,
@@ -99,7 +112,10 @@ class WaysToAsk(Generic[Deps]):
             CallsPendingError: Calls wait for an answer.
         """
         given = _given("prompt", prompt, output_type, deps, tool_context, limits)
-        return self._asked.answer_to(given)
+        answering = self._asked.answer_to(given)
+        # Python's warning about a missing `await` names the method.
+        answering.__qualname__ = f"{type(self).__name__}.ask"  # type: ignore[attr-defined]
+        return answering
 
     @overload
     def ask_sync(
@@ -131,6 +147,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> _O: ...
+    @answers_other_names
     def ask_sync(
         self,
         prompt: Prompt,
@@ -187,6 +204,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, RunResult[_O]]: ...
+    @answers_other_names
     def run(
         self,
         prompt: PromptOrAnswers,
@@ -212,7 +230,10 @@ class WaysToAsk(Generic[Deps]):
             limits: As in `ask`.
         """
         given = _given("either", prompt, output_type, deps, tool_context, limits)
-        return self._asked.result_of(given)
+        answering = self._asked.result_of(given)
+        # Python's warning about a missing `await` names the method.
+        answering.__qualname__ = f"{type(self).__name__}.run"  # type: ignore[attr-defined]
+        return answering
 
     @overload
     def resume(
@@ -244,6 +265,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> Coroutine[Any, Any, _O]: ...
+    @answers_other_names
     def resume(
         self,
         answers: Sequence[CallAnswer] = (),
@@ -274,7 +296,10 @@ class WaysToAsk(Generic[Deps]):
             limits: As in `ask`.
         """
         given = _given("answers", answers, output_type, deps, tool_context, limits)
-        return self._asked.answer_to(given)
+        answering = self._asked.answer_to(given)
+        # Python's warning about a missing `await` names the method.
+        answering.__qualname__ = f"{type(self).__name__}.resume"  # type: ignore[attr-defined]
+        return answering
 
     @overload
     def stream(
@@ -306,6 +331,7 @@ class WaysToAsk(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> EventStream[_O]: ...
+    @answers_other_names
     def stream(
         self,
         prompt: PromptOrAnswers,
@@ -349,15 +375,9 @@ def _given(
     """Return a function that reads the input when the run begins, so that its errors are those of the run."""
 
     def read() -> Given:
-        from mcpagent.agents.run_input import given_of
+        from mcpagent.agents.run_input import READERS, Given, wanted_output
 
-        return given_of(
-            kind,
-            said,
-            output_type,
-            deps=deps,
-            tool_context=tool_context,
-            limits=limits,
-        )
+        spec = wanted_output(output_type)
+        return Given(READERS[kind](said), spec, deps, tool_context, limits)
 
     return read

@@ -26,7 +26,6 @@ from mcpagent.values.messages import ToolDefinition
 HEADER = "from typing import Any, Literal, NotRequired, TypedDict\n"
 
 MAX_DESCRIPTION = 200
-MAX_PARAMETER_WORDS = 60
 _MAX_CLASSES, _MAX_DEPTH, _MAX_BRANCHES, _MAX_VALUES, _MAX_FIELDS = 24, 6, 8, 40, 60
 _MAX_VALUE_CHARACTERS = 60
 _MAX_INTEGER = 2**63

@@ -70,8 +70,6 @@ _FRAME = frozenset(
 INTERNAL_ERROR = -32603
 """JSON-RPC 2.0, 5.1: "Internal JSON-RPC error"; servers answer with it if a tool fails in the middle."""
 
-_ERROR_KEYS = {"code", "message", "data"}
-
 _WORD = re.compile(r"[\w-]+|[^\x00-\x7f]")
 """A sign that is no letter, such as a check mark, says something too."""
 

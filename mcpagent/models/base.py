@@ -27,7 +27,14 @@ from mcpagent.values.events import (
     TextDelta,
     ThinkingDelta,
 )
-from mcpagent.values.messages import Message, Spent, ToolDefinition, Usage
+from mcpagent.values.messages import (
+    Document,
+    FileId,
+    Message,
+    Spent,
+    ToolDefinition,
+    Usage,
+)
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
 RequestPurpose: TypeAlias = Literal["answer", "summary", "sampling"]
@@ -161,6 +168,18 @@ def discovery_note(model: Model, tokens: int) -> str:
     if own is None:
         return ""
     return str(own(tokens))
+
+
+async def download(model: Model, file: FileId) -> Document | None:
+    """Return a file that the model's provider stores; None if it is stored elsewhere. Raises `ModelError` in one line.
+
+    A model can implement it as a method `download(file)`; the method is optional.
+    """
+    own = getattr(model, "download", None)
+    if own is None:
+        return None
+    found: Document | None = await own(file)
+    return found
 
 
 def is_small(model: Model, settings: ModelSettings) -> bool:

@@ -100,56 +100,15 @@ _ADDITIONAL = (
 
 _Row: TypeAlias = tuple[str, Version, Version, Capabilities]
 
+_CHANGING = Capabilities("references", "by_value", searches=True, source=_CHANGES)
+_REFERRING = Capabilities("references", searches=True, source=_REFERENCES)
 _ANTHROPIC: tuple[_Row, ...] = (
-    # family, from version, to version (both included), what it can; the first row that fits counts
-    (
-        "fable",
-        (5, 0),
-        (5, 9),
-        Capabilities("references", "by_value", searches=True, source=_CHANGES),
-    ),
-    (
-        "mythos",
-        (5, 0),
-        (5, 9),
-        Capabilities("references", "by_value", searches=True, source=_CHANGES),
-    ),
-    (
-        "opus",
-        (4, 8),
-        (5, 5),
-        Capabilities("references", "by_value", searches=True, source=_CHANGES),
-    ),
-    (
-        "sonnet",
-        (5, 5),
-        (5, 5),
-        Capabilities("references", "by_value", searches=True, source=_CHANGES),
-    ),
-    (
-        "haiku",
-        (5, 5),
-        (5, 5),
-        Capabilities("references", "by_value", searches=True, source=_CHANGES),
-    ),
-    (
-        "opus",
-        (4, 5),
-        (4, 7),
-        Capabilities("references", searches=True, source=_REFERENCES),
-    ),
-    (
-        "sonnet",
-        (4, 5),
-        (5, 4),
-        Capabilities("references", searches=True, source=_REFERENCES),
-    ),
-    (
-        "haiku",
-        (4, 5),
-        (5, 4),
-        Capabilities("references", searches=True, source=_REFERENCES),
-    ),
+    # families, from version, to version (both included), what it can; the first row that fits counts
+    ("fable mythos", (5, 0), (5, 9), _CHANGING),
+    ("opus", (4, 8), (5, 5), _CHANGING),
+    ("sonnet haiku", (5, 5), (5, 5), _CHANGING),
+    ("opus", (4, 5), (4, 7), _REFERRING),
+    ("sonnet haiku", (4, 5), (5, 4), _REFERRING),
 )
 
 _HOSTED = "OpenAI docs, tool search (Nov 2026); recorded: gpt-5.4"
@@ -216,7 +175,7 @@ def _in_cloud(known: Capabilities, to: Origin) -> Capabilities:
 
 
 def _looked_up(rows: tuple[_Row, ...], model: ModelIdentity) -> Capabilities:
-    for family, first, last, can in rows:
-        if family == model.family and first <= model.version <= last:
+    for families, first, last, can in rows:
+        if model.family in families.split() and first <= model.version <= last:
             return can
     return SAFE

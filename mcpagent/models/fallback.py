@@ -19,6 +19,7 @@ from mcpagent.models.base import (
     ModelResponse,
     ModelSettings,
     ToolLimits,
+    download,
     is_small,
     look_up,
     price_of,
@@ -31,7 +32,7 @@ from mcpagent.models.output_modes.asked_output import told_form
 from mcpagent.models.stream_rollback import ShownDeltas
 from mcpagent.utilities.python.argument_checks import checked
 from mcpagent.values.events import Emit, Notice
-from mcpagent.values.messages import ToolDefinition, Usage
+from mcpagent.values.messages import Document, FileId, ToolDefinition, Usage
 
 REST_SECONDS = 60.0
 """How long a model that failed is passed over, if its provider did not say how long to wait."""
@@ -132,6 +133,13 @@ class FallbackModel:
         """Return the highest known cost: an upper bound, because any of the models may answer."""
         costs = (search_cost(model) for model in self.models)
         return max((cost for cost in costs if cost is not None), default=None)
+
+    async def download(self, file: FileId) -> Document | None:
+        """Return a file that the provider of one of the models stores; None if none does."""
+        for model in self.models:
+            if (found := await download(model, file)) is not None:
+                return found
+        return None
 
     def price_of(self, usage: Usage) -> float | None:
         """Return the highest price, None if one is unknown: an upper bound, because any model may have answered."""

@@ -8,29 +8,22 @@ request in between, and `failures_and_retries.py` decides on retries.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from hashlib import sha256
 from inspect import iscoroutinefunction
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
-    NamedTuple,
-    TypeAlias,
     TypedDict,
     Unpack,
 )
-from urllib.parse import urlsplit
 
-from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
+from mcpagent.errors import McpAgentError, ModelError
 from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import (
     ModelRequest,
@@ -41,24 +34,19 @@ from mcpagent.models.base import (
 )
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.endpoints.endpoint import Endpoint, endpoint_of
-from mcpagent.models.endpoints.learned import (
-    MOST_EVIDENCE,
-    FactValue,
-    Learned,
-    LearnedFact,
-    LearnedStore,
-)
+from mcpagent.models.endpoints.learned import FactValue, Learned, LearnedStore
+from mcpagent.models.endpoints.ledger import Ledger
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
 from mcpagent.models.failures_and_retries import (
-    AnswerError,
     Failure,
-    ReportedError,
     Target,
+    read_failure,
+    to_error,
 )
 from mcpagent.models.found_tools.discovery_notes import words_for_discovery
 from mcpagent.models.found_tools.proxied_calls import unproxied
-from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
+from mcpagent.models.local.local_servers import sizes_at
 from mcpagent.models.local.loose_schemas import (
     beyond_llamacpp,
     refuses_schemas,
@@ -94,6 +82,7 @@ from mcpagent.models.provider_run.provider_tool_forms import (
     written_tools,
 )
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.models.provider_run.stored_files import DOWNLOAD_SECONDS, from_openai
 from mcpagent.models.refusals import (
     OPTIONAL,
     longest_answer,
@@ -102,6 +91,13 @@ from mcpagent.models.refusals import (
     refused_setting,
     refuses_thoughts,
 )
+from mcpagent.models.transport.sdk_connection import (
+    ProviderSdk,
+    SdkConnection,
+    caught_failures,
+    marked_stream,
+    request_options,
+)
 from mcpagent.models.wellformed.sent_files import SentFiles, refused_files
 from mcpagent.models.wellformed.tool_lists import (
     refused_description,
@@ -109,43 +105,26 @@ from mcpagent.models.wellformed.tool_lists import (
 )
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.utilities.python.argument_checks import expect
-from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.utilities.text.secrets import hide, names_a_credential
 from mcpagent.values.events import Emit, Notice
-from mcpagent.values.messages import Message, Origin, ToolDefinition, WireProtocol
+from mcpagent.values.messages import (
+    Document,
+    FileId,
+    Message,
+    Origin,
+    ToolDefinition,
+    WireProtocol,
+)
 
 if TYPE_CHECKING:
-    import anthropic
     import httpx2
-    import openai
-
-    SdkClient: TypeAlias = anthropic.AsyncAnthropic | openai.AsyncOpenAI
-    SdkStream: TypeAlias = anthropic.AsyncStream[object] | openai.AsyncStream[object]
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
 
 _OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com/v1/?", re.IGNORECASE)
 
-_HEADER_VARIABLES = ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS")
-_ORGANISATION_HEADERS = ("OpenAI-Organization", "OpenAI-Project")
-
 END_SECONDS = 1.0
 """Longest wait for the end of a stream whose answer is whole."""
-
-
-class ProviderSdk(NamedTuple):
-    """The classes of a provider's SDK: its client, the base of its errors, and its stream of events as plain JSON.
-
-    The key is sent in `key_header`, formatted by `key_form`; `omit` marks a header that is not sent.
-    """
-
-    client: type[anthropic.AsyncAnthropic | openai.AsyncOpenAI]
-    error: type[Exception]
-    stream: type[SdkStream]
-    key_header: str
-    key_form: str
-    omit: object
 
 
 class Connection(TypedDict, total=False):
@@ -194,7 +173,7 @@ class HttpModel(ApiFormat):
                 raise TypeError(
                     f"{type(self).__name__}() got an unexpected keyword argument {key!r}"
                 )
-        own = connection.get("client")
+        own: Any = connection.get("client")
         expect(
             "client",
             own,
@@ -211,35 +190,41 @@ class HttpModel(ApiFormat):
         else:
             variable = usual_key
         silent = connection.get("silent_seconds", 300.0)
-        self.target = Target(
-            provider, model_name, url, variable, hint, silent_seconds=silent
-        )
         self.provider = provider
         self.model_name = model_name
         self.origin = Origin(provider, self.protocol, address_of(url), model_name)
         self.endpoint: Endpoint = endpoint_of(self.origin)
         self.settings = connection.get("settings") or ModelSettings()
-        self._api_key = connection.get("api_key")
-        self._http_client = connection.get("http_client")
         if own is not None:
-            self._own_client = own.with_options(max_retries=0)
-        else:
-            self._own_client = None
+            own = own.with_options(max_retries=0)
+        self._connection = SdkConnection(
+            Target(provider, model_name, url, variable, hint, silent_seconds=silent),
+            self.usual_url,
+            connection.get("api_key"),
+            connection.get("http_client"),
+            own,
+        )
         self._max_retries = connection.get("max_retries", 2)
         self._sleep = connection.get("sleep", asyncio.sleep)
-        self._now = connection.get("now", time.time)
         self.capabilities = connection.get("capabilities") or self.endpoint.can
-        self._cache = connection.get("traits")
-        self._learned: Learned | None = None
-        self._untried: dict[str, LearnedFact] = {}
-        self._client: SdkClient | None = None
-        self._has_answered = False
+        store = connection.get("traits")
+        self._now = connection.get("now", time.time)
+        self.ledger = Ledger(url, model_name, store, store.now if store else self._now)
         self._refused: frozenset[str] = frozenset()
         self._gone: frozenset[str] = frozenset()
         self._tokens: dict[ProviderTool, str] = {}
         self._files = SentFiles()
         self._told: set[str] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def target(self) -> Target:
+        """The address, the limits of time, and the words for errors."""
+        return self._connection.target
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        """Set them."""
+        self._connection.target = target
 
     @property
     def able(self) -> Capabilities:
@@ -432,38 +417,20 @@ class HttpModel(ApiFormat):
 
     async def look_up(self) -> None:
         """Ask a server on this computer for the model's window and size, if there is a cache for them."""
-        if (
-            self.provider in OWN_SERVERS
-            and self._cache is not None
-            and self._http_client is None
-        ):
-            listed = await asyncio.to_thread(listed_models, self.target.base_url) or ()
-            named = [
-                model
-                for model in listed
-                if model.name == self.model_name or len(listed) == 1
-            ]
-            told = {}
-            if named:
-                told = {
-                    "window_tokens": named[0].window_tokens,
-                    "parameters": named[0].parameters,
-                }
-            if self.provider == "ollama" and listed:
-                of_ollama = (self.target.base_url, self.model_name)
-                told["parameters"] = await asyncio.to_thread(
-                    parameters_at_ollama, *of_ollama
-                )
+        is_asked = (
+            self.ledger.store is not None and self._connection.http_client is None
+        )
+        if self.provider in OWN_SERVERS and is_asked:
+            where = (self.provider, self.target.base_url, self.model_name)
+            found = await asyncio.to_thread(sizes_at, *where)
             known = self.server()
-            if any(
-                size and size != getattr(known, name) for name, size in told.items()
-            ):
-                self.learn(None, **{name: size for name, size in told.items() if size})
+            if any(size != getattr(known, name) for name, size in found.items()):
+                self.learn(None, **found)
 
     @property
     def is_elsewhere(self) -> bool:
         """True if requests go to another server than the provider's own."""
-        return self.target.base_url.rstrip("/") != self.usual_url
+        return self._connection.is_elsewhere
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """Return the form of the request; elsewhere, text that may be a call is shown only if it turns out to be text.
@@ -649,63 +616,13 @@ class HttpModel(ApiFormat):
         )
 
     def server(self) -> Learned:
-        """Return the learned facts about the model at its address.
-
-        They may stem from an earlier process; they expire after a day.
-        """
-        if self._learned is None:
-            loaded = None
-            if self._cache is not None:
-                loaded = self._cache.load(self.target.base_url, self.model_name)
-            self._learned = loaded or Learned()
-        if self._cache is not None:
-            now = self._cache.now
-        else:
-            now = self._now
-        self._learned = self._learned.current(now())
-        return self._learned
+        """Return the learned facts about the model at its address."""
+        return self.ledger.current()
 
     def learn(self, failure: Failure | None = None, /, **found: FactValue) -> bool:
-        """Record facts, with the failure as their evidence. Returns True, so that the caller can return it.
-
-        A fact is stored for other processes once a request that heeds it succeeds (`confirm`), and is forgotten if that
-        fails too (`forget_untried`).
-        """
-        now = (self._cache.now if self._cache is not None else self._now)()
-        evidence = ""
-        if failure is not None:
-            evidence = failure.message[:MOST_EVIDENCE]
-        facts = [
-            LearnedFact(what, value, evidence, now) for what, value in found.items()
-        ]
-        self._learned = self.server().with_facts(facts)
-        if failure is None:
-            self._keep()
-        else:
-            self._untried |= {one.what: one for one in facts}
+        """Record facts, with the failure as their evidence. Returns True, so that the caller can return it."""
+        self.ledger.learn(failure, found)
         return True
-
-    def confirm(self) -> None:
-        """Keep what the failures before this answer taught."""
-        if self._untried:
-            self._untried.clear()
-            self._keep()
-
-    def forget_untried(self) -> None:
-        """Forget what failures taught if heeding it did not help: they were about something else."""
-        if self._untried:
-            self._learned = self.server().without(self._untried)
-            self._untried.clear()
-
-    def _keep(self) -> None:
-        if self._cache is not None:
-            known = self.server()
-            elsewhere = self._cache.load(self.target.base_url, self.model_name)
-            if elsewhere is not None:
-                known = elsewhere.with_facts(known.facts.values())
-            self._cache.save(
-                self.target.base_url, self.model_name, known.without(self._untried)
-            )
 
     def reported_window(self) -> int | None:
         """The most tokens the model takes, as a failure reported it, maybe to an earlier process."""
@@ -721,30 +638,33 @@ class HttpModel(ApiFormat):
             request.messages, self.accepted_files(), self.provider, emit, self.name
         )
         exchange = Exchange(self, merged_request, emit, self._max_retries)
-        sdk = self.sdk()
-        client: Any = self._connected(sdk)
+        sdk, connection = self.sdk(), self._connection
+        client = connection.client(sdk)
         bound(client)
-        stream: SdkStream | None
-        caught = _failures(sdk.error)
+        stream: Any
+        caught = caught_failures(sdk.error)
         delay = 0.0
         while (body := exchange.next_body()) is not None:
             if delay:
                 await self._sleep(delay)
             delay, stream = 0.0, None
+            options = request_options(
+                merged_request.settings, self.request_options(body)
+            )
             try:
                 async with asyncio.timeout(self.target.total_seconds) as limit:
-                    with self._signing(caught), of_bounded_size():
+                    with connection.signing(caught, self.provider), of_bounded_size():
                         stream = await client.post(
                             self.address_for(body),
                             cast_to=object,
-                            **self._content(body),
-                            options=self._options(body, merged_request.settings),
+                            **connection.content(body),
+                            options=options,
                             stream=True,
                             stream_cls=sdk.stream,
                         )
                     if not exchange.streams(stream.response):
                         exchange.take(await stream.response.aread())
-                        self._has_answered = True
+                        connection.has_answered = True
                         continue
                     async for event in stream:
                         if exchange.add(
@@ -754,20 +674,35 @@ class HttpModel(ApiFormat):
                                 asyncio.get_running_loop().time() + END_SECONDS
                             )
                     exchange.end(was_marked=getattr(stream, "was_marked", False))
-                self._has_answered = True
+                connection.has_answered = True
             except caught as error:
-                if exchange.reopens(error, was_used=self._has_answered):
+                if exchange.reopens(error, was_used=connection.has_answered):
                     continue
                 try:
                     delay = exchange.failed(error)
                 except McpAgentError:
-                    self.forget_untried()
+                    self.ledger.forget_untried()
                     raise
             finally:
                 if stream is not None:
                     await stream.response.aclose()
-        self.confirm()
+        self.ledger.confirm()
         return exchange.response()
+
+    async def download(self, file: FileId) -> Document | None:
+        """Return a file that this provider stores, None for one of another. Raises `ModelError` with one line."""
+        if file.provider != self.provider:
+            return None
+        sdk = self.sdk()
+        client = self._connection.client(sdk)
+        if not hasattr(client, "files"):
+            said = f"{self.name}: files cannot be downloaded from there"
+            raise ModelError(said, provider=self.provider)
+        try:
+            async with asyncio.timeout(DOWNLOAD_SECONDS):
+                return await sdk.download(client, file)
+        except caught_failures(sdk.error) as error:
+            raise to_error(read_failure(error), self.target) from None
 
     async def _settled(self, request: ModelRequest) -> ModelSettings:
         """Return the settings of a request, with the model's own; tokens that it needs are read."""
@@ -778,125 +713,19 @@ class HttpModel(ApiFormat):
             return merged(SMALL, settings)
         return settings
 
-    @contextmanager
-    def _signing(self, caught: tuple[type[Exception], ...]) -> Iterator[None]:
-        """Convert any exception of a cloud's client while it looks for credentials and packages."""
-        try:
-            yield
-        except McpAgentError:
-            raise
-        except caught:
-            raise
-        except Exception as error:
-            if self._own_client is None:
-                raise
-            said = safe_line(f"{type(error).__name__}: {error}", 200)
-            fix = "set its credentials"
-            if isinstance(error, ImportError):
-                fix = f"pip install 'anthropic[{self.provider}]'"
-            text = f"{self.provider}: the client of {self.target.address} could not ask ({said}); {fix}"
-            raise CredentialsError(text) from None
-
-    def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
-        if self._own_client is None:
-            return {"content": encoded(body)}
-        return {"body": json.loads(encoded(body))}
-
-    def _options(
-        self, body: Mapping[str, Any], settings: ModelSettings
-    ) -> dict[str, Any]:
-        import httpx2
-
-        options: dict[str, Any] = {
-            "follow_redirects": False,
-            **self.request_options(body),
-        }  # they would get the key
-        if settings.headers:
-            hide(
-                *(
-                    value
-                    for name, value in settings.headers.items()
-                    if names_a_credential(name)
-                )
-            )
-            options["headers"] = {**settings.headers, **options.get("headers", {})}
-        if settings.timeout_seconds is not None:
-            options["timeout"] = httpx2.Timeout(
-                settings.timeout_seconds, connect=10.0, pool=30.0
-            )
-        return options
-
-    def _connected(self, sdk: ProviderSdk) -> SdkClient:
-        import httpx2
-
-        if self._own_client is not None:
-            own: SdkClient = self._own_client
-            return own
-
-        loop = asyncio.get_running_loop()
-        if (
-            self._client is None or self._loop is not loop
-        ):  # pooled connections belong to the loop that opened them
-            self._loop, self._has_answered = loop, False
-            key = self.key()
-            hide(key, urlsplit(self.target.base_url).password)
-            self._client = sdk.client(
-                api_key=key,
-                base_url=self.target.base_url,
-                max_retries=0,
-                timeout=httpx2.Timeout(
-                    self.target.silent_seconds, connect=10.0, pool=30.0
-                ),
-                http_client=self._http_client,
-                default_headers=self._headers_elsewhere(sdk, key),
-            )
-        return self._client
-
-    def _headers_elsewhere(self, sdk: ProviderSdk, key: str) -> dict[str, Any]:
-        """At another address than the provider's own: without those that the SDK takes from variables meant for it."""
-        if self.target.base_url.rstrip("/") == self.usual_url:
-            return {}
-        lines = [
-            line
-            for variable in _HEADER_VARIABLES
-            for line in os.environ.get(variable, "").split("\n")
-        ]
-        names = {line.partition(":")[0].strip() for line in lines if ":" in line}
-        return {
-            **dict.fromkeys((*names, *_ORGANISATION_HEADERS), sdk.omit),
-            sdk.key_header: sdk.key_form.format(key),
-        }
-
     def key(self) -> str:
-        """The key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
-        variable = self.target.key_variable
-        if self._api_key is None and variable:
-            return usable_key(os.environ.get(variable), variable)
-        if self._api_key is not None:
-            return usable_key(self._api_key, variable or "api_key")
-        return "none"
+        """Return the key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
+        return self._connection.key()
 
     async def aclose(self) -> None:
         """Close its own connections; an `http_client` that the caller passed stays open."""
-        client, self._client = self._client, None
-        if (
-            client is not None
-            and self._http_client is None
-            and self._loop is asyncio.get_running_loop()
-        ):
-            await client.close()
+        await self._connection.aclose()
 
 
 class OpenAIModel(HttpModel):
     """A model that OpenAI's SDK talks to, at OpenAI or elsewhere."""
 
     usual_url = OPENAI_URL
-
-    @property
-    def at_openai(self) -> bool:
-        """True if requests go to OpenAI itself."""
-        return is_openai(self.target.base_url)
 
     @property
     def speaks_as_openai(self) -> bool:
@@ -913,35 +742,12 @@ class OpenAIModel(HttpModel):
 
         header = ("Authorization", "Bearer {}", openai.Omit())
         return ProviderSdk(
-            openai.AsyncOpenAI, openai.OpenAIError, _marked_stream(), *header
+            openai.AsyncOpenAI,
+            openai.OpenAIError,
+            marked_stream(),
+            *header,
+            from_openai,
         )
-
-
-@cache
-def _marked_stream() -> type[openai.AsyncStream[object]]:
-    """Return the SDK's stream class, extended to record whether `[DONE]` came."""
-    import openai
-    from openai._streaming import ServerSentEvent, SSEDecoder
-
-    class MarkedDecoder(SSEDecoder):
-        was_marked = False
-
-        def decode(self, line: str) -> ServerSentEvent | None:
-            self.was_marked = self.was_marked or line.startswith(
-                ("data: [DONE]", "data:[DONE]")
-            )
-            return super().decode(line)
-
-    class MarkedStream(openai.AsyncStream[object]):
-        def __init__(self, **about: Any) -> None:
-            super().__init__(**about)
-            self._decoder = self.marked = MarkedDecoder()
-
-        @property
-        def was_marked(self) -> bool:
-            return self.marked.was_marked
-
-    return MarkedStream
 
 
 def _schema_key(request: ModelRequest) -> str:
@@ -971,57 +777,4 @@ def _is_client(given: Any) -> bool:
     return given is None or (
         hasattr(given, "with_options")
         and iscoroutinefunction(getattr(given, "post", None))
-    )
-
-
-def usable_key(key: str | None, variable: str) -> str:
-    """Return the key, or a `CredentialsError` that names the variable and how to set it."""
-    if key is None:
-        raise CredentialsError(f"{variable} is not set; export {variable}=<your key>")
-    if not key.strip():
-        raise CredentialsError(f"{variable} is empty; export {variable}=<your key>")
-    if "\n" in key or "\r" in key:
-        raise CredentialsError(f"{variable} contains a line break; check your .env")
-    if key[0] in "\"'" or key[-1] in "\"'":
-        raise CredentialsError(
-            f"{variable} contains quotes; write it without them in your .env"
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise CredentialsError(
-            f"{variable} contains a space or another character no key has; paste it again"
-        )
-    return key
-
-
-def encoded(body: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
-    try:
-        text = json.dumps(
-            body, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-        )
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"model settings or a tool's schema: not JSON ({error})"
-        ) from None
-    if (
-        r"\u0000" in text
-    ):  # no provider takes it; a backslash before it would make it other words
-        text = re.sub(
-            r"(?<!\\)((?:\\\\)*)\\u0000", "\\1\N{REPLACEMENT CHARACTER}", text
-        )
-    return text.encode("utf-8", "replace")
-
-
-def _failures(sdk_error: type[Exception]) -> tuple[type[Exception], ...]:
-    import httpx2
-
-    decoding = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
-    return (
-        sdk_error,
-        httpx2.HTTPError,
-        httpx2.StreamError,
-        TimeoutError,
-        *decoding,
-        AnswerError,
-        ReportedError,
     )

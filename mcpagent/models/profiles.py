@@ -62,174 +62,83 @@ _WITH_MAX: tuple[Effort, ...] = ("low", "medium", "high", "max")
 _ALWAYS_THINKS = Profile(
     _OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none", efforts=_TO_MAX
 )
+_ADAPTIVE = Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX)
+_SAMPLING_ONE = Profile(
+    _OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX
+)
+_BUDGET_ONE = Profile(_MIGRATION, 64 * _K, "budget", sampling="one")
+_BUDGET = Profile(_OVERVIEW, 64 * _K, "budget")
+_SHORT = Profile(_OVERVIEW, 8192, "none")
+_SHORTEST = Profile(_OVERVIEW, 4096, "none")
+
 _CLAUDES: tuple[tuple[str, Version, Version, Profile], ...] = (
-    # family, from version, to version (both included); the first row that fits counts
-    (
-        "fable",
-        (5, 0),
-        (5, 9),
-        Profile(
-            _OVERVIEW,
-            128 * _K,
-            "adaptive",
-            can_stop=False,
-            sampling="none",
-            efforts=_TO_MAX,
-        ),
-    ),
-    (
-        "mythos",
-        (5, 0),
-        (5, 9),
-        Profile(
-            _OVERVIEW,
-            128 * _K,
-            "adaptive",
-            can_stop=False,
-            sampling="none",
-            efforts=_TO_MAX,
-        ),
-    ),
-    (
-        "opus",
-        (4, 7),
-        (5, 9),
-        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX),
-    ),
-    (
-        "sonnet",
-        (5, 0),
-        (5, 9),
-        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX),
-    ),
-    (
-        "haiku",
-        (5, 0),
-        (5, 9),
-        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX),
-    ),
-    (
-        "opus",
-        (4, 6),
-        (4, 6),
-        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX),
-    ),
-    (
-        "sonnet",
-        (4, 6),
-        (4, 6),
-        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX),
-    ),
-    ("opus", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
-    ("sonnet", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
-    ("haiku", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
+    # families, from version, to version (both included); the first row that fits counts
+    ("fable mythos", (5, 0), (5, 9), _ALWAYS_THINKS),
+    ("opus", (4, 7), (5, 9), _ADAPTIVE),
+    ("sonnet haiku", (5, 0), (5, 9), _ADAPTIVE),
+    ("opus sonnet", (4, 6), (4, 6), _SAMPLING_ONE),
+    ("opus sonnet haiku", (4, 5), (4, 5), _BUDGET_ONE),
     ("opus", (4, 1), (4, 1), Profile(_MIGRATION, 32 * _K, "budget", sampling="one")),
     ("opus", (4, 0), (4, 0), Profile(_OVERVIEW, 32 * _K, "budget")),
-    ("sonnet", (4, 0), (4, 0), Profile(_OVERVIEW, 64 * _K, "budget")),
-    ("sonnet", (3, 7), (3, 7), Profile(_OVERVIEW, 64 * _K, "budget")),
-    ("sonnet", (3, 5), (3, 5), Profile(_OVERVIEW, 8192, "none")),
-    ("haiku", (3, 5), (3, 5), Profile(_OVERVIEW, 8192, "none")),
-    ("opus", (3, 0), (3, 0), Profile(_OVERVIEW, 4096, "none")),
-    ("sonnet", (3, 0), (3, 0), Profile(_OVERVIEW, 4096, "none")),
-    ("haiku", (3, 0), (3, 0), Profile(_OVERVIEW, 4096, "none")),
+    ("sonnet", (4, 0), (4, 0), _BUDGET),
+    ("sonnet", (3, 7), (3, 7), _BUDGET),
+    ("sonnet haiku", (3, 5), (3, 5), _SHORT),
+    ("opus sonnet haiku", (3, 0), (3, 0), _SHORTEST),
 )
 
 _GUIDE = "OpenAI docs, reasoning guide and model pages (Nov 2026); reported refusals of temperature and effort"
 _PLAIN = "OpenAI docs, model pages (Nov 2026)"
-_REASONING: Mapping[str, Any] = {"thinking": "effort", "stops": False, "encrypts": True}
+
+
+def _reasoning(
+    *efforts: Effort,
+    tokens: int = 128 * _K,
+    can_stop: bool = False,
+    sampling: Literal["none", "unless thinking"] = "none",
+) -> Profile:
+    """Return the profile of a reasoning model of OpenAI's."""
+    return Profile(
+        _GUIDE,
+        tokens,
+        "effort",
+        can_stop=can_stop,
+        sampling=sampling,
+        efforts=efforts,
+        stops=False,
+        encrypts=True,
+    )
+
+
+def _stopping(*efforts: Effort) -> Profile:
+    """Return the profile of a reasoning model of OpenAI's that also answers without reasoning."""
+    return _reasoning("none", *efforts, can_stop=True, sampling="unless thinking")
+
+
+def _plain(tokens: int, **more: Any) -> Profile:
+    """Return the profile of a model of OpenAI's that does not reason."""
+    return Profile(_PLAIN, tokens, "none", encrypts=False, **more)
+
+
 _GPTS: tuple[tuple[str, Profile], ...] = (
     # how the name looks, without "ft:" and a date; the first row that fits counts
-    (
-        r"gpt-\d+(\.\d+)?-chat.*|chatgpt-.*",
-        Profile(_PLAIN, 16_384, "none", encrypts=False),
-    ),
-    (
-        r"gpt-4o-(mini-)?search.*",
-        Profile(_PLAIN, 16_384, "none", sampling="none", encrypts=False),
-    ),
-    (r"gpt-4o.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
-    (r"gpt-4\.1.*", Profile(_PLAIN, 32_768, "none", encrypts=False)),
-    (r"gpt-(4|3\.?5).*", Profile(_PLAIN, 4096, "none", encrypts=False)),
-    (r"gpt-audio.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
+    (r"gpt-\d+(\.\d+)?-chat.*|chatgpt-.*", _plain(16_384)),
+    (r"gpt-4o-(mini-)?search.*", _plain(16_384, sampling="none")),
+    (r"gpt-4o.*", _plain(16_384)),
+    (r"gpt-4\.1.*", _plain(32_768)),
+    (r"gpt-(4|3\.?5).*", _plain(4096)),
+    (r"gpt-audio.*", _plain(16_384)),
     (r"gpt-oss.*", Profile(_GUIDE, None, "effort", can_stop=False)),
-    (
-        r"o[1-4](-.*)?",
-        Profile(_GUIDE, 100 * _K, can_stop=False, sampling="none", **_REASONING),
-    ),
-    (
-        r"gpt-5-pro.*",
-        Profile(
-            _GUIDE,
-            272 * _K,
-            can_stop=False,
-            sampling="none",
-            efforts=("high",),
-            **_REASONING,
-        ),
-    ),
+    (r"o[1-4](-.*)?", _reasoning(*_EFFORTS, tokens=100 * _K)),
+    (r"gpt-5-pro.*", _reasoning("high", tokens=272 * _K)),
     (
         r"gpt-([6-9]|[1-9]\d)(\.\d+)?-pro.*|gpt-5\.\d+-pro.*",
-        Profile(
-            _GUIDE,
-            128 * _K,
-            can_stop=False,
-            sampling="none",
-            efforts=("medium", "high", "xhigh"),
-            **_REASONING,
-        ),
+        _reasoning("medium", "high", "xhigh"),
     ),
-    (
-        r"gpt-5(-.*)?",
-        Profile(
-            _GUIDE,
-            128 * _K,
-            can_stop=False,
-            sampling="none",
-            efforts=("minimal", "low", "medium", "high"),
-            **_REASONING,
-        ),
-    ),
-    (
-        r"gpt-6-(astra|rosalind).*|gpt-6\.1-sol.*",
-        Profile(
-            _GUIDE,
-            128 * _K,
-            can_stop=False,
-            sampling="none",
-            efforts=_TO_MAX,
-            **_REASONING,
-        ),
-    ),
-    (
-        r"gpt-([6-9]|[1-9]\d)(\.\d+)?(-.*)?",
-        Profile(
-            _GUIDE,
-            128 * _K,
-            sampling="unless thinking",
-            efforts=("none", *_TO_MAX),
-            **_REASONING,
-        ),
-    ),
-    (
-        r"gpt-5\.1(?!\d)(?!-codex-max)(-.*)?",
-        Profile(
-            _GUIDE,
-            128 * _K,
-            sampling="unless thinking",
-            efforts=("none", *_EFFORTS),
-            **_REASONING,
-        ),
-    ),
-    (
-        r"gpt-5\.\d+(-.*)?",
-        Profile(
-            _GUIDE,
-            128 * _K,
-            sampling="unless thinking",
-            efforts=("none", *_EFFORTS, "xhigh"),
-            **_REASONING,
-        ),
-    ),
+    (r"gpt-5(-.*)?", _reasoning("minimal", *_EFFORTS)),
+    (r"gpt-6-(astra|rosalind).*|gpt-6\.1-sol.*", _reasoning(*_TO_MAX)),
+    (r"gpt-([6-9]|[1-9]\d)(\.\d+)?(-.*)?", _stopping(*_TO_MAX)),
+    (r"gpt-5\.1(?!\d)(?!-codex-max)(-.*)?", _stopping(*_EFFORTS)),
+    (r"gpt-5\.\d+(-.*)?", _stopping(*_EFFORTS, "xhigh")),
 )
 
 
@@ -248,8 +157,8 @@ def profile_of(to: Origin) -> Profile:
     """Return the profile of the model, with any text around its name."""
     model = identity_of(to.model)
     if model.maker == "anthropic":
-        for family, first, last, profile in _CLAUDES:
-            if family == model.family and first <= model.version <= last:
+        for families, first, last, profile in _CLAUDES:
+            if model.family in families.split() and first <= model.version <= last:
                 return profile
         return UNKNOWN
     return next(

@@ -544,7 +544,7 @@ def _key(
     base_url: str | None,
 ) -> tuple[str, str | None]:
     """Return the variable and the key. A base URL from the model's options never gets the provider's usual key."""
-    from mcpagent.models.http_model import usable_key
+    from mcpagent.models.transport.sdk_connection import usable_key
 
     named = spec.options.get("api_key_env")
     if named is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcpagent.models.base import ModelRequest
+from mcpagent.models.endpoints.model_identity import identity_of
 from mcpagent.models.model_settings import LEAST_BUDGET, ModelSettings
 from mcpagent.models.profiles import (
     EFFORTS,
@@ -94,7 +95,7 @@ def written_settings(
                 made.fields |= {limit_field: most}
             _think_by_chat(settings.thinking, profile, server, made)
             _as_chat(request, to, profile, server, made)
-    _sample(settings, profile, made)
+    _sample(_cooled(settings, to, made), profile, made)
     for name in _UNKNOWN_TO.get(to.protocol, ()):
         if getattr(settings, name):
             made.left_out[name] = "its API knows none"
@@ -117,6 +118,17 @@ def _most(
         )
         return largest
     return most
+
+
+def _cooled(
+    settings: ModelSettings, to: Origin, made: WrittenSettings
+) -> ModelSettings:
+    """Return the settings with a temperature that Claude takes: from 0 to 1 (Anthropic's API reference)."""
+    heat = settings.temperature
+    if heat is None or heat <= 1 or identity_of(to.model).maker != "anthropic":
+        return settings
+    made.changed["temperature"] = f"{heat:g} is sent as 1, the highest that it takes"
+    return replace(settings, temperature=1.0)
 
 
 def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) -> None:

@@ -17,12 +17,11 @@ from typing import TypeAlias, get_args
 
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.search import pattern as patterns
-from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import best as best_by_words
 from mcpagent.search.constants import FITTED
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.indexed import Indexed
-from mcpagent.search.learning import MOST_RAISED, SearchHistory, Uses
+from mcpagent.search.learning import MOST_RAISED, SearchHistory, UsagePrior
 from mcpagent.search.meaning.embedding import Embedder
 from mcpagent.search.meaning.vectors import vectors_for
 from mcpagent.search.query import (
@@ -37,6 +36,7 @@ from mcpagent.search.query import (
     signs_said,
     words_beside,
 )
+from mcpagent.search.query_terms import QueryTerms
 from mcpagent.search.ranking import Ranked, reasons_of
 from mcpagent.search.requests import MAX_WORDS, candidates_in, ends_of, requests_among
 from mcpagent.search.result import (
@@ -113,7 +113,7 @@ class ToolIndex:
             self._min_strength = MIN_STRENGTH
         else:
             self._min_strength = 0.0
-        self._uses = Uses(history) if history is not None else None
+        self._prior = UsagePrior(history) if history is not None else None
         self._strategy = strategy
         self._lock = threading.RLock()
         self._held = Indexed(vectors, server_descriptions, cache_folder, examples)
@@ -241,7 +241,7 @@ class ToolIndex:
             self._held.settle()
             return tuple(
                 self._held.tools[number].name
-                for number, _ in self._held.named.near(name, _NEAR_LIKENESS, limit)
+                for number, _ in self._held.name_index.near(name, _NEAR_LIKENESS, limit)
             )
 
     def _is_slow(self, query: str | Sequence[str]) -> bool:
@@ -353,7 +353,7 @@ class ToolIndex:
 
     def _named(self, text: str, server: str | None) -> dict[int, str]:
         with self._lock:
-            return self._held.named.mentioned(text, server)
+            return self._held.name_index.mentioned(text, server)
 
     def _search_pattern(
         self, begun: SearchResult, pattern: str, limit: int, server: str | None
@@ -421,7 +421,7 @@ class ToolIndex:
             found: dict[int, str] = {}
             missing: list[str] = []
             for name in names[:MAX_SELECTED]:
-                numbers = self._held.named.exactly(name, server)
+                numbers = self._held.name_index.exactly(name, server)
                 found.update((number, name) for number in numbers)
                 if not numbers:
                     missing.append(name)
@@ -465,7 +465,7 @@ class ToolIndex:
     ) -> SearchResult:
         """The tools that the pattern names, then those that it matches. Raises `PatternError` if it cannot be run."""
         with self._lock:
-            named = self._held.named.named_by_pattern(pattern, server)
+            named = self._held.name_index.named_by_pattern(pattern, server)
             tried = patterns.may_match(pattern, self._held.tools, self._held.postings)
             tried = {
                 number: tool
@@ -487,7 +487,7 @@ class ToolIndex:
                 if number in numbers
             ]
             others, left = numbers - named.keys(), max(limit - len(matches), 0)
-            wanted = self._held.ranker.ask(patterns.literal_words(pattern)).factors
+            wanted = self._held.ranker.analyze(patterns.literal_words(pattern)).factors
             scores = best_by_words(self._held.postings, wanted, limit, others).scores
             best = heapq.nsmallest(
                 left,
@@ -540,7 +540,7 @@ class ToolIndex:
             favours=self._favours(text, only, notes),
             is_quick=is_prompt or bool(named),
         )
-        asked = ranking.asked
+        terms = ranking.query
         others = {
             number: score
             for number, score in ranking.scores.items()
@@ -554,11 +554,11 @@ class ToolIndex:
         begun = replace(
             begun,
             notes=(*notes, *ranking.notes),
-            unmatched_words=tuple(asked.missing),
+            unmatched_words=tuple(terms.missing),
             strength=strength,
         )
         worths = self._held.postings.worths(
-            asked.factors
+            terms.factors
         )  # the current ones, at the time of the question for reasons
         if strength < begun.least:
             if like_named := self._like_named(text, limit, server):
@@ -582,7 +582,7 @@ class ToolIndex:
                 self._reasons,
                 ranking.ranked(number),
                 self._held.tools[number],
-                asked,
+                terms,
                 worths,
             )
             matches.append(
@@ -600,7 +600,7 @@ class ToolIndex:
             begun,
             matches=tuple(matches),
             found=found,
-            how="exact" if named else _how_by_words(asked),
+            how="exact" if named else _how_by_words(terms),
         )
 
     def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
@@ -619,10 +619,10 @@ class ToolIndex:
     def _favours(
         self, text: str, only: Collection[int] | None, notes: list[str]
     ) -> dict[int, float]:
-        if self._uses is None:
+        if self._prior is None:
             return {}
         try:
-            favours = self._uses.scores(text, self._held.postings.rarity_of_word)
+            favours = self._prior.scores(text, self._held.postings.rarity_of_word)
         except (sqlite3.Error, OSError) as error:
             notes.append(
                 f"searched without the history of earlier searches: {safe_line(str(error))}"
@@ -631,7 +631,7 @@ class ToolIndex:
         found = {
             number: favour
             for key, favour in favours.items()
-            for number in self._held.named.identified(key)
+            for number in self._held.name_index.identified(key)
             if only is None or number in only
         }
         return dict(islice(found.items(), MOST_RAISED))
@@ -642,7 +642,7 @@ class ToolIndex:
         """Return the tools with names similar to the query; a sentence is no name."""
         if len(written_words(query)) > _MAX_NAME_WORDS:
             return ()
-        near = self._held.named.near(query, _NAME_LIKENESS, limit, server)
+        near = self._held.name_index.near(query, _NAME_LIKENESS, limit, server)
         return tuple(
             self._match(number, likeness, safe_line(query, 64))
             for number, likeness in near
@@ -652,7 +652,7 @@ class ToolIndex:
         self,
         ranked: Ranked,
         tool: ToolDefinition,
-        asked: Asked,
+        terms: QueryTerms,
         worths: Mapping[int, float],
     ) -> tuple[Reason, ...]:
         texts = self._held.texts(tool)
@@ -663,13 +663,13 @@ class ToolIndex:
             if term in weights
         }
         return reasons_of(
-            ranked, asked, parts, self._held.postings.fields_of(texts, parts)
+            ranked, terms, parts, self._held.postings.fields_of(texts, parts)
         )
 
 
-def _how_by_words(asked: Asked) -> How:
+def _how_by_words(terms: QueryTerms) -> How:
     """Return whether the words of the query were found unchanged, or only by correcting them."""
-    if asked.factors.keys() - asked.guessed:
+    if terms.factors.keys() - terms.guessed:
         return "ranked"
     return "fuzzy"
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from mcpagent.search.examples import Examples
 from mcpagent.search.fields import field_texts
-from mcpagent.search.meaning.vectors import Stages
-from mcpagent.search.named import Named
-from mcpagent.search.postings import Postings
-from mcpagent.search.ranking import Ranker
-from mcpagent.search.saved import (
+from mcpagent.search.index_cache import (
     FEWEST_TOOLS,
     catalogue_key,
     load_postings,
     save_postings,
 )
+from mcpagent.search.meaning.vectors import Stages
+from mcpagent.search.name_index import NameIndex
+from mcpagent.search.postings import Postings
+from mcpagent.search.ranking import Ranker
 from mcpagent.values.messages import ToolDefinition
 
 
@@ -40,7 +40,7 @@ class Indexed:
         self.tools: dict[int, ToolDefinition] = {}
         self.numbers: dict[str | None, dict[str, int]] = {}
         self.waiting: dict[str | None, dict[str, ToolDefinition]] = {}
-        self.named = Named()
+        self.name_index = NameIndex()
         self.postings = Postings()
         self.vectors = vectors
         self.ranker = Ranker(self.postings, vectors)
@@ -131,13 +131,13 @@ class Indexed:
 
     def _note(self, number: int, tool: ToolDefinition) -> None:
         self.vectors.add(number, tool, self._examples(tool))
-        self.named.add(number, tool)
+        self.name_index.add(number, tool)
 
     def _remove(self, number: int) -> None:
         tool = self.tools.pop(number)
         self.postings.remove(number, self.texts(tool))
         self.vectors.remove(number)
-        self.named.remove(number, tool)
+        self.name_index.remove(number, tool)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Learn from use, opt-in and local: record the tools found, added and called successfully after each query.
 
-`Uses` computes from these records which tools rank higher for a similar query.
+`UsagePrior` computes from these records which tools rank higher for a similar query.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class SearchHistory:
         return connection
 
 
-class Uses:
+class UsagePrior:
     """The searches of a history, compared by words."""
 
     def __init__(self, history: SearchHistory) -> None:

@@ -10,12 +10,12 @@ from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
 from mcpagent.search.constants import FITTED
 from mcpagent.search.meaning.embedding import EmbeddingError
 from mcpagent.search.meaning.vectors import Stages, Vector
 from mcpagent.search.postings import Postings
+from mcpagent.search.query_terms import QueryAnalyzer, QueryTerms
 from mcpagent.search.requests import RequestForm
 from mcpagent.search.result import Reason
 from mcpagent.search.strength import (
@@ -90,7 +90,7 @@ class Ranking:
     scores and cosines, each with its factor, the addition by the best of several needs, and earlier use.
     """
 
-    asked: Asked
+    query: QueryTerms
     scores: Mapping[int, float]
     assessed: Assessed
     hits: Mapping[int, float]
@@ -123,7 +123,7 @@ class _Need(NamedTuple):
     """A need among several in a text, and the scores of tools for its words."""
 
     text: str
-    asked: Asked
+    query: QueryTerms
     scores: Mapping[int, float]
 
 
@@ -131,21 +131,21 @@ class Ranker:
     """Rank texts against one set of postings, and of vectors unless the ranking is by words alone."""
 
     def __init__(
-        self, postings: Postings, stages: Stages, asker: Asker | None = None
+        self, postings: Postings, stages: Stages, analyzer: QueryAnalyzer | None = None
     ) -> None:
         self._postings = postings
         self._vectors, self._better = stages
-        self.asker = asker or Asker(postings)
+        self.analyzer = analyzer or QueryAnalyzer(postings)
 
-    def ask(self, text: str) -> Asked:
+    def analyze(self, text: str) -> QueryTerms:
         """Return the text's words as terms of the postings."""
-        return self.asker.ask(text)
+        return self.analyzer.analyze(text)
 
     def covering(self, text: str, form: RequestForm) -> RequestForm:
         """Return the form of a part of a prompt, with the share of its content that a tool covers."""
-        asked = self.ask(text)
+        query = self.analyze(text)
         covered, missing = covered_share(
-            asked, self._hits(asked, 1, None, _FOR_A_NEED).scores, self._postings
+            query, self._hits(query, 1, None, _FOR_A_NEED).scores, self._postings
         )
         return form._replace(covered=covered, missing=missing)
 
@@ -166,29 +166,29 @@ class Ranker:
         ranking = self._favour(self._rank(text, limit, only), favours)
         if is_quick or self._better is None or not self._better.are_few:
             return ranking
-        if not ranking.is_weak or not telling_words(ranking.asked):
+        if not ranking.is_weak or not telling_words(ranking.query):
             return ranking
-        slow = Ranker(self._postings, Stages(self._better), self.asker)
+        slow = Ranker(self._postings, Stages(self._better), self.analyzer)
         again = slow.rank(text, limit, only, favours=favours)
         if again.notes:  # the better model failed
             return replace(ranking, notes=again.notes)
         return again
 
     def _rank(self, text: str, limit: int, only: Collection[int] | None) -> Ranking:
-        needs, asked = self._needs(text, limit, only), self.ask(text)
+        needs, query = self._needs(text, limit, only), self.analyze(text)
         vectors, notes = self._embedded(
-            [(text, asked), *((need.text, need.asked) for need in needs)]
+            [(text, query), *((need.text, need.query) for need in needs)]
         )
         meant = None
         if vectors:
             meant = vectors[0]
         if not needs:
             return replace(
-                self._rank_one(text, asked, meant, limit, only, FOR_A_QUERY),
+                self._rank_one(text, query, meant, limit, only, FOR_A_QUERY),
                 notes=notes,
             )
         whole = replace(
-            self._rank_one(text, asked, meant, limit, only, _FOR_SEVERAL_NEEDS),
+            self._rank_one(text, query, meant, limit, only, _FOR_SEVERAL_NEEDS),
             notes=notes,
         )
         lifts: dict[int, float] = {}
@@ -203,7 +203,7 @@ class Ranker:
         return replace(whole, scores=_raised(whole.scores, lifts), needs=lifts)
 
     def _embedded(
-        self, texts: Sequence[tuple[str, Asked]]
+        self, texts: Sequence[tuple[str, QueryTerms]]
     ) -> tuple[Sequence[Vector], tuple[str, ...]]:
         """Return the texts' vectors, corrected like their words; none without an embedder, and a note if it fails."""
         if self._vectors is None:
@@ -211,8 +211,8 @@ class Ranker:
         try:
             return self._vectors.of(
                 [
-                    self._vectors.corrected(text, asked.corrected)
-                    for text, asked in texts
+                    self._vectors.corrected(text, query.corrected)
+                    for text, query in texts
                 ]
             ), ()
         except EmbeddingError as error:
@@ -233,7 +233,7 @@ class Ranker:
             words, meaning = _scales(
                 need.scores,
                 near,
-                self._strong(need.asked),
+                self._strong(need.query),
                 self._vectors.cosines.weight,
             )
             fused.append(_fused(need.scores, near, words, meaning))
@@ -288,38 +288,38 @@ class Ranker:
 
     def _scored(
         self,
-        parts: Iterable[tuple[str, Asked]],
+        parts: Iterable[tuple[str, QueryTerms]],
         limit: int,
         only: Collection[int] | None,
     ) -> Iterator[_Need]:
         return (
-            _Need(part, asked, self._hits(asked, limit, only, _FOR_A_NEED).scores)
-            for part, asked in parts
+            _Need(part, query, self._hits(query, limit, only, _FOR_A_NEED).scores)
+            for part, query in parts
         )
 
-    def _telling(self, parts: Sequence[str]) -> list[tuple[str, Asked]]:
+    def _telling(self, parts: Sequence[str]) -> list[tuple[str, QueryTerms]]:
         """Return the parts among several whose words are rare enough."""
         if len(parts) < 2:
             return []
-        asked = ((part, self.ask(part)) for part in parts[:_MOST_PARTS])
+        analyzed = [(part, self.analyze(part)) for part in parts[:_MOST_PARTS]]
         return [
-            one
-            for one in asked
-            if self._postings.rarities(one[1].factors) >= _NEED_RARITY
+            (part, query)
+            for part, query in analyzed
+            if self._postings.rarities(query.factors) >= _NEED_RARITY
         ]
 
     def _is_answered(self, need: _Need) -> bool:
         """Return whether a tool has nearly all words of the need."""
-        asked = need.asked
+        query = need.query
         return max(need.scores.values(), default=0.0) >= _ANSWERED * (
-            self._postings.rarities(asked.factors)
-            + self._postings.highest_rarity * len(asked.missing)
+            self._postings.rarities(query.factors)
+            + self._postings.highest_rarity * len(query.missing)
         )
 
     def _rank_one(
         self,
         text: str,
-        asked: Asked,
+        query: QueryTerms,
         meant: Vector | None,
         limit: int,
         only: Collection[int] | None,
@@ -329,10 +329,10 @@ class Ranker:
             pool = limit
         else:
             pool = max(limit, work.candidates // 2)
-        hits = self._hits(asked, pool, only, work)
+        hits = self._hits(query, pool, only, work)
         if self._vectors is None or meant is None:
-            sure = assess(text, asked, hits.scores, self._postings)
-            return Ranking(asked, hits.scores, sure, hits.scores)
+            sure = assess(text, query, hits.scores, self._postings)
+            return Ranking(query, hits.scores, sure, hits.scores)
         likeness = self._vectors.closest(
             meant, pool, hits.scores if only is None else only
         )
@@ -340,13 +340,13 @@ class Ranker:
             likeness = {number: likeness[number] for number in only}
         cosine = max(likeness.values(), default=0.0)
         cosines = self._vectors.cosines
-        sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
+        sure = assess(text, query, hits.scores, self._postings, cosine, cosines)
         words, meaning = _scales(
-            hits.scores, likeness, self._strong(asked), cosines.weight
+            hits.scores, likeness, self._strong(query), cosines.weight
         )
         fused = _fused(hits.scores, likeness, words, meaning)
         return Ranking(
-            asked,
+            query,
             fused,
             sure,
             hits.scores,
@@ -355,13 +355,13 @@ class Ranker:
             meaning_share=meaning,
         )
 
-    def _strong(self, asked: Asked) -> float:
-        return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
+    def _strong(self, query: QueryTerms) -> float:
+        return min(_STRONG, telling_words(query) - 1) * self._postings.highest_rarity
 
     def _hits(
-        self, asked: Asked, limit: int, only: Collection[int] | None, work: Work
+        self, query: QueryTerms, limit: int, only: Collection[int] | None, work: Work
     ) -> Hits:
-        return best(self._postings, asked.factors, limit, only, work)
+        return best(self._postings, query.factors, limit, only, work)
 
 
 def _between(ends: re.Pattern[str], text: str) -> list[str]:
@@ -409,11 +409,14 @@ def _fused(
 
 
 def reasons_of(
-    ranked: Ranked, asked: Asked, parts: Mapping[int, float], fields: Mapping[int, str]
+    ranked: Ranked,
+    query: QueryTerms,
+    parts: Mapping[int, float],
+    fields: Mapping[int, str],
 ) -> tuple[Reason, ...]:
     """Return the reasons for the score, the largest first: `parts` by the terms of the tool, found in `fields`."""
     reasons = [
-        Reason(fields[term], asked.words[term], round(part * ranked.word_share, 3))
+        Reason(fields[term], query.words[term], round(part * ranked.word_share, 3))
         for term, part in parts.items()
         if term in fields
     ]

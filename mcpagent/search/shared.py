@@ -12,15 +12,15 @@ from itertools import chain
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from mcpagent.search.asked import Asker, Spelling
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
 from mcpagent.search.index import Strategy, ToolIndex
 from mcpagent.search.indexed import Indexed, garbage_collection_paused
-from mcpagent.search.learning import SearchHistory, Uses
+from mcpagent.search.learning import SearchHistory, UsagePrior
 from mcpagent.search.meaning.vectors import Stages, vectors_for
-from mcpagent.search.named import NamedOfSome
+from mcpagent.search.name_index import NameIndexOfSome
 from mcpagent.search.postings import PostingsOfSome, WorkedOut
+from mcpagent.search.query_terms import QueryAnalyzer, Spelling
 from mcpagent.search.ranking import Ranker
 from mcpagent.search.words import pieces, written_words
 from mcpagent.values.messages import ToolDefinition
@@ -48,7 +48,7 @@ class SharedIndex:
             examples,
             cache_folder,
         )
-        self.uses = Uses(history) if history is not None else None
+        self.prior = UsagePrior(history) if history is not None else None
         self.lock = threading.RLock()
         self.indexed = 0
         self._owners: WeakKeyDictionary[object, _IndexOfSome] = WeakKeyDictionary()
@@ -183,7 +183,7 @@ class _Whole(Indexed):
 
     def of_some(
         self, numbers: dict[int, ToolDefinition]
-    ) -> tuple[NamedOfSome, PostingsOfSome, Stages, Ranker]:
+    ) -> tuple[NameIndexOfSome, PostingsOfSome, Stages, Ranker]:
         """Return the names, postings, vectors and ranker of these tools alone."""
         held = tuple(numbers)
         postings = PostingsOfSome(self.postings, held)
@@ -192,13 +192,13 @@ class _Whole(Indexed):
         def spelling() -> tuple[Spelling, frozenset[str]]:
             words: set[str] = set().union(*map(self._words.__getitem__, held))
             plain = frozenset(chain.from_iterable(map(self._pieces.__getitem__, words)))
-            return self.ranker.asker.learned_spellings()[0], plain
+            return self.ranker.analyzer.learned_spellings()[0], plain
 
         return (
-            NamedOfSome(self.named, numbers),
+            NameIndexOfSome(self.name_index, numbers),
             postings,
             vectors,
-            Ranker(postings, vectors, Asker(postings, spelling)),
+            Ranker(postings, vectors, QueryAnalyzer(postings, spelling)),
         )
 
 
@@ -226,7 +226,9 @@ class _Some(Indexed):
         whole, self.tools = self._shared.read(tools, self.server_descriptions)
         for number, tool in self.tools.items():
             self.numbers.setdefault(tool.server, {})[tool.name] = number
-        self.named, self.postings, self.vectors, self.ranker = whole.of_some(self.tools)
+        self.name_index, self.postings, self.vectors, self.ranker = whole.of_some(
+            self.tools
+        )
         self.waiting = {}
 
 
@@ -240,7 +242,7 @@ class _IndexOfSome(ToolIndex):
         descriptions: Mapping[str, str],
     ) -> None:
         super().__init__(shared.strategy)
-        self._lock, self._uses = shared.lock, shared.uses
+        self._lock, self._prior = shared.lock, shared.prior
         self._held = _Some(shared, tools, descriptions)
 
     @property

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from operator import mul
 from typing import NamedTuple
 
-from mcpagent.search.asked import Asked
 from mcpagent.search.constants import FITTED
 from mcpagent.search.postings import Postings
+from mcpagent.search.query_terms import QueryTerms
 from mcpagent.search.result import Odds
 from mcpagent.search.words import plain, written_words
 
@@ -48,7 +48,7 @@ class Evidence(NamedTuple):
     """Logarithm of the best BM25 score in units of the rarest word there can be."""
 
     covered: float
-    """Share of what is asked that the best tool has, at most `_MOST_COVERED`."""
+    """Share of the query that the best tool has, at most `_MOST_COVERED`."""
 
     few_tools: float
     """0 from 500 tools on, more the fewer there are."""
@@ -57,7 +57,7 @@ class Evidence(NamedTuple):
     """Share of the telling words that no tool holds, without names and the like, which are written with capitals."""
 
     guessed: float
-    """Share of what was asked that a word like it stands for, divided by the number of such words: one among others
+    """Share of the query whose words were corrected, divided by the number of such words: one among others
     may be no typo, many are."""
 
     words: float
@@ -197,7 +197,7 @@ def _chance(told: float) -> float:
 
 def assess(
     text: str,
-    asked: Asked,
+    query: QueryTerms,
     scores: Mapping[int, float],
     postings: Postings,
     cosine: float | None = None,
@@ -206,7 +206,7 @@ def assess(
     """Assess the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
     if not scores:
         return Assessed(0.0, fits=cosine is not None and cosine >= cosines.like)
-    found = _evidence(text, asked, scores, postings, cosine or 0.0)
+    found = _evidence(text, query, scores, postings, cosine or 0.0)
     if cosine is None:
         weights = _BY_WORDS
     else:
@@ -216,7 +216,7 @@ def assess(
 
 def _evidence(
     text: str,
-    asked: Asked,
+    query: QueryTerms,
     scores: Mapping[int, float],
     postings: Postings,
     cosine: float = 0.0,
@@ -224,43 +224,43 @@ def _evidence(
     """Return the features of the best match; `scores` has at least one score above 0."""
     words = written_words(text)
     names = {plain(word) for word in words[1:] if not word.islower()}
-    guessed = {term: asked.factors[term] for term in asked.guessed}
-    corrected = {asked.words[term] for term in asked.guessed}
+    guessed = {term: query.factors[term] for term in query.guessed}
+    corrected = {query.words[term] for term in query.guessed}
     return Evidence(
         intercept=1.0,
         score=math.log(max(scores.values()) / postings.highest_rarity),
-        covered=min(covered_share(asked, scores, postings)[0], _MOST_COVERED),
+        covered=min(covered_share(query, scores, postings)[0], _MOST_COVERED),
         few_tools=max(
             0.0, math.log(math.log(_MANY_TOOLS) / math.log(1 + postings.size))
         ),
-        missing=sum(word not in names for word in asked.missing)
-        / max(telling_words(asked), 1),
+        missing=sum(word not in names for word in query.missing)
+        / max(telling_words(query), 1),
         guessed=postings.rarities(guessed)
-        / _whole(asked, postings)
+        / _whole(query, postings)
         / max(len(corrected), 1),
-        words=math.log(1 + telling_words(asked)),
-        silent=1 - min(telling_words(asked) / max(len(words), 1), 1.0),
+        words=math.log(1 + telling_words(query)),
+        silent=1 - min(telling_words(query) / max(len(words), 1), 1.0),
         meaning=cosine,
     )
 
 
 def covered_share(
-    asked: Asked, scores: Mapping[int, float], postings: Postings
+    query: QueryTerms, scores: Mapping[int, float], postings: Postings
 ) -> tuple[float, float]:
     """Return the share of the query that the best tool covers, and that of its significant words that no tool has."""
-    whole = _whole(asked, postings)
+    whole = _whole(query, postings)
     covered = 0.0
     if whole:
         covered = max(scores.values(), default=0.0) / whole
-    return covered, len(asked.missing) / max(telling_words(asked), 1)
+    return covered, len(query.missing) / max(telling_words(query), 1)
 
 
-def telling_words(asked: Asked) -> int:
+def telling_words(query: QueryTerms) -> int:
     """Count the words of the query that carry meaning."""
-    return len(set(asked.words.values())) + len(asked.missing)
+    return len(set(query.words.values())) + len(query.missing)
 
 
-def _whole(asked: Asked, postings: Postings) -> float:
-    return postings.rarities(asked.factors) + postings.highest_rarity * len(
-        asked.missing
+def _whole(query: QueryTerms, postings: Postings) -> float:
+    return postings.rarities(query.factors) + postings.highest_rarity * len(
+        query.missing
     )

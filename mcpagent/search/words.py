@@ -32,7 +32,6 @@ _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00a0"
 
 _PIECE = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^\W\dA-Za-z_]+")
 _CASE_CHANGE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
-_LETTERS_THEN_DIGITS = re.compile(r"([a-z]{2,})(\d+)$")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
 
 _STOP_WORDS = (
@@ -127,10 +126,6 @@ def pieces(written: str) -> list[str]:
     parts = [whole]
     if _CASE_CHANGE.search(written):
         parts += map(str.lower, _PIECE.findall(written[:MAX_WORD]))
-    if not written.isalpha():
-        for part in list(parts):
-            if split := _LETTERS_THEN_DIGITS.fullmatch(part):
-                parts.append(split[1])
     if len(parts) > 1:
         return list(dict.fromkeys(parts))
     return parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mcpagent.search.named import written_names
+from mcpagent.search.name_index import written_names
 from mcpagent.search.pattern import looks_like_pattern, matching
 from mcpagent.utilities.text.foreign_patterns import PatternError
 from mcpagent.utilities.text.globs import fits

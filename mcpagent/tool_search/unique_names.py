@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Mapping
 from functools import cached_property
 
 from mcpagent.errors import ConfigError
-from mcpagent.search.named import LONGEST_KEYED
+from mcpagent.search.name_index import LONGEST_KEYED
 from mcpagent.search.words import name_key
 from mcpagent.values.messages import ToolKey
 

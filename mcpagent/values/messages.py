@@ -693,12 +693,6 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return data
 
 
-def dump_message(message: Message) -> str:
-    """Return the message as JSON text, which `load_message` reads after parsing."""
-    text: bytes = adapter(Message).dump_json(message)
-    return text.decode()
-
-
 def load_messages(data: object) -> list[Message]:
     """The history that `dump_messages` gave, of this version or another. Raises `InputError` if it is not one.
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
-from mcpagent.models.http_model import HttpModel, encoded
+from mcpagent.models.http_model import HttpModel
+from mcpagent.models.transport.sdk_connection import encoded
 from mcpagent.models.wire_values import (
     distinct_ids,
     legal_id,

@@ -9,8 +9,9 @@ from typing import Any
 
 from mcpagent import Agent
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
-from mcpagent.models.http_model import HttpModel, encoded
+from mcpagent.models.http_model import HttpModel
 from mcpagent.models.scripted import Reply, ScriptedModel
+from mcpagent.models.transport.sdk_connection import encoded
 from mcpagent.values.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from tests.tables import each_row
 

@@ -13,10 +13,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mcpagent.search import ToolIndex
-from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import NAME_COVERAGE
 from mcpagent.search.fields import WEIGHTS, field_texts
 from mcpagent.search.postings import K1, Postings
+from mcpagent.search.query_terms import QueryAnalyzer, QueryTerms
 from mcpagent.search.words import spoken, terms, written_words
 from mcpagent.values.messages import ToolDefinition
 
@@ -64,12 +64,12 @@ def weights_of(texts: Iterable[tuple[str, str]]) -> dict[str, float]:
     return {term: struct.unpack("<f", struct.pack("<f", weight))[0] for term, weight in weights.items()}
 
 
-def asked_of(tools: Sequence[ToolDefinition], query: str) -> tuple[dict[str, float], Asked, list[str]]:
+def asked_of(tools: Sequence[ToolDefinition], query: str) -> tuple[dict[str, float], QueryTerms, list[str]]:
     """How much each term counts in the query; reading queries has tests of its own."""
     postings = Postings()
     for number, tool in enumerate(tools):
         postings.add(number, texts_of(tool))
-    asked = Asker(postings).ask(query)
+    asked = QueryAnalyzer(postings).analyze(query)
     spelled = postings.spelled
     return {spelled[term]: factor for term, factor in asked.factors.items()}, asked, spelled
 

@@ -10,7 +10,7 @@ import pytest
 
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.search import SearchHistory, ToolIndex
-from mcpagent.search.learning import HALF_LIFE_SECONDS, MOST_RAISED, Uses, served_queries
+from mcpagent.search.learning import HALF_LIFE_SECONDS, MOST_RAISED, UsagePrior, served_queries
 from mcpagent.search.result import RankingName
 from mcpagent.values.events import Event, Notice
 from mcpagent.values.messages import Part, Text, ToolCall, ToolDefinition, ToolKey, ToolResult, ToolsChanged, ToolsShown
@@ -58,7 +58,7 @@ def test_repeated_needs_find_their_tool_first_and_others_stay(tmp_path: Path) ->
 
 
 def favoured(history: SearchHistory, text: str) -> dict[str, float]:
-    scores = Uses(history).scores(text, lambda _term: 1.0)
+    scores = UsagePrior(history).scores(text, lambda _term: 1.0)
     return {key.name: score for key, score in scores.items()}
 
 

@@ -32,7 +32,7 @@ LOADED_LATE = (
     "mcpagent.offline.turn",
     "mcpagent.models.openai",
     "mcpagent.search.shared",
-    "mcpagent.search.saved",
+    "mcpagent.search.index_cache",
     "mcpagent.journal.sessions.sqlite",
     "mcpagent.utilities.json_schema.misfits",
     "prompt_toolkit",

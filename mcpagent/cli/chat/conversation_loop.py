@@ -366,12 +366,10 @@ class Chat:
             if new:
                 desk.asked.append(asked)
                 desk.kept.clear()
-            self._say(
-                *(
-                    Text(f"  {line}", "dim")
-                    for line in save_generated(new, self.options.folder)
-                )
+            saved = await save_generated(
+                new, self.options.folder, self.agent._runtime.model
             )
+            self._say(*(Text(f"  {line}", "dim") for line in saved))
 
     async def _follow(self, work: Callable[[], Awaitable[object]]) -> None:
         """Show the events of a run. No answer is lost: if the store fails, the run continues in memory."""

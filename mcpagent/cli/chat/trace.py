@@ -12,6 +12,8 @@ from mcpagent.agents.agent import Agent
 from mcpagent.cli.frame.figures import saving
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.history.token_estimates import IMAGE_TOKENS
+from mcpagent.models.base import discovery_note
+from mcpagent.models.tool_changes_in_history import SEARCH_NAMES
 from mcpagent.run.large_results.setting_aside import set_aside_in
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
 from mcpagent.utilities.text.safe_text import safe_line
@@ -163,7 +165,11 @@ def context_lines(
         line.append(f"  {about}" if about else "", "dim")
         line.rstrip()
         lines.append(line)
-    return [*lines, *_remarks(request, glyphs)]
+    lines += _remarks(request, glyphs)
+    searches = any(tool.name in SEARCH_NAMES for tool in request.tools)
+    if searches and (note := discovery_note(agent._runtime.model, total)):
+        lines.append(Text(note, "dim"))
+    return lines
 
 
 def _remarks(request: SentRequest, glyphs: Glyphs) -> list[Text]:

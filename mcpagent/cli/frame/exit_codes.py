@@ -23,7 +23,7 @@ from mcpagent.values.events import LIMIT_STOPS, StopReason
 
 
 class ExitCode(IntEnum):
-    """Codes up to 8 are mcpagent's; 124 is timeout(1)'s, higher ones are the shell's: 128 plus the signal's number."""
+    """Codes up to 9 are mcpagent's; 124 is timeout(1)'s, higher ones are the shell's: 128 plus the signal's number."""
 
     meaning: str
 
@@ -53,6 +53,10 @@ class ExitCode(IntEnum):
         "a limit ended it: turns, calls, tokens, money, time, the length of the answer, repeated calls",
     )
     SESSION = 8, "a conversation cannot be read or written, or another process has it"
+    WITHOUT_SERVER = (
+        9,
+        "answered without a configured server: it failed, or was still connecting",
+    )
     TIMEOUT = 124, "`--timeout` ended it"
     HUNG_UP = 129, "the terminal was closed"
     INTERRUPTED = 130, "Ctrl-C"

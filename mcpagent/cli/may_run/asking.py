@@ -1,7 +1,7 @@
 """The approval box: the call that needs approval, with all of its arguments, and one line for the answer.
 
-The answer needs Enter, so that a key typed for another purpose approves nothing. Any other text is a reason for a
-denial.
+The answer needs Enter, so that a key typed for another purpose approves nothing. Several words are a reason for a
+denial; other text, such as stray keys, is asked about again.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ READS_KEY = "[r] always what only reads here"
 CALL_KEY = "[x] always call"
 VIEW_KEY = "[v] view all"
 QUESTION = "run it? [N] or your reason: "
+NO_ANSWER = (
+    "  no answer: y runs it once, Enter or n declines it, and so does a reason of several words; "
+    "the other keys are below the call"
+)
+_REFUSALS = frozenset(("nope", "stop", "never", "don't", "dont", "cancel", "deny"))
 MAX_ROWS = 30
 MOST_KEPT = 2_000
 """Characters of arguments for which "always with these arguments" makes sense: no one reads more of them twice."""
@@ -119,8 +124,16 @@ async def ask_about_call(
                         if scope == "no" or arguments == request.arguments
                         else arguments,
                     )
-                else:
+                elif is_reason(typed):
                     return Reply("no", words=typed)
+                else:
+                    put(console, NO_ANSWER, style="dim")
+
+
+def is_reason(typed: str) -> bool:
+    """Return whether text is a reason for "no": several words, or one that refuses. Stray keys are none."""
+    words = [word for word in typed.split() if any(map(str.isalpha, word))]
+    return len(words) > 1 or typed.strip(" .!").lower() in _REFUSALS
 
 
 async def _edited(

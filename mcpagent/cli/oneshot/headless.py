@@ -55,6 +55,7 @@ from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.models.base import Model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import (
     AnswerRestarted,
@@ -224,11 +225,9 @@ class _OneShot:
                 return self._estimate(agent, schema)
             earlier = len(agent.messages)
             finished = await self._follow(agent, self.prompt, schema)
-            put(
-                self.terminal.err,
-                *save_generated(agent.messages[earlier:], options.folder),
-                style="dim",
-            )
+            new, model = agent.messages[earlier:], agent._runtime.model
+            saved = await save_generated(new, options.folder, model)
+            put(self.terminal.err, *saved, style="dim")
             if finished.stop == "misfit":
                 told = "; ".join(map(str, finished.problems))
                 raise OutputError(
@@ -414,9 +413,24 @@ class _OneShot:
             put(self.terminal.err, Text(line, "error"))
         if finished.stop == "answered" and self.denials and not self.options.denied_ok:
             return ExitCode.DENIED
-        if finished.answer.strip() or finished.limit:
-            return code_of_stop(finished.stop)
-        return ExitCode.ERROR
+        if not finished.answer.strip() and not finished.limit:
+            return ExitCode.ERROR
+        code = code_of_stop(finished.stop)
+        if code == ExitCode.OK and self._note_missing_servers():
+            return ExitCode.WITHOUT_SERVER
+        return code
+
+    def _note_missing_servers(self) -> bool:
+        """Report the servers that the question was answered without; return whether there are any."""
+        if self.options.replay is not None or self.agent is None:
+            return False
+        states = {name: item.state for name, item in self.agent.servers.items()}
+        failed = [name for name, state in states.items() if state == "failed"]
+        if failed:
+            names = ", ".join(safe_line(name, 60) for name in failed)
+            self.terminal.warn(f"answered without {names}")
+        # A notice of the run has named those that are still connecting.
+        return bool(failed) or "connecting" in states.values()
 
     def _aside(self) -> AbstractContextManager[None]:
         if self.view is not None:

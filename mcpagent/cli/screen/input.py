@@ -16,6 +16,7 @@ from prompt_toolkit.filters import is_searching
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.output.plain_text import PlainTextOutput
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -37,6 +38,8 @@ class KeptHistory(FileHistory):
     """
 
     problem = ""
+    unfolded: Callable[[str], str] = str
+    """Returns a typed line with its folded pastes, for the file."""
 
     def load_history_strings(self) -> Iterable[str]:
         """Return the lines, the newest first; none if the file cannot be read."""
@@ -49,12 +52,39 @@ class KeptHistory(FileHistory):
     def store_string(self, string: str) -> None:
         """Add the line to the file, if that is possible."""
         try:
-            super().store_string(string)
+            super().store_string(self.unfolded(string))
         except OSError as error:
             self._note(error)
 
     def _note(self, error: OSError) -> None:
         self.problem = f"what you type is not kept for the next time: {self.filename!s}: {error.strerror or error}"
+
+
+FOLDED_LINES = 20
+"""A paste of more lines is shown as one mark."""
+
+
+class Pastes:
+    """Long pasted texts of an input, each shown in the line as a mark such as `[paste 1: 2,000 lines]`."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def folded(self, text: str) -> str:
+        """Return the mark of a long text, or a short text unchanged."""
+        plain = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = plain.count("\n") + 1
+        if lines <= FOLDED_LINES:
+            return plain
+        mark = f"[paste {len(self._texts) + 1}: {lines:,} lines]"
+        self._texts[mark] = plain
+        return mark
+
+    def unfolded(self, line: str) -> str:
+        """Return the input with each mark replaced by its text."""
+        for mark, text in self._texts.items():
+            line = line.replace(mark, text)
+        return line
 
 
 class InputLine:
@@ -76,9 +106,12 @@ class InputLine:
         self.shown = asyncio.Event()
         path = history_file(environ)
         self._terminal, self._has_warned = terminal, False
-        self._history: History = (
-            KeptHistory(str(path)) if path is not None else InMemoryHistory()
-        )
+        self._pastes = Pastes()
+        self._history: History = InMemoryHistory()
+        if path is not None:
+            kept = KeptHistory(str(path))
+            kept.unfolded = self._pastes.unfolded
+            self._history = kept
         has_color = terminal.out.color_system is not None
         with create_app_session(input=keyboard_input(), output=terminal_output()):
             self._session: PromptSession[str] = PromptSession(
@@ -87,7 +120,7 @@ class InputLine:
                 multiline=True,
                 enable_suspend=True,
                 prompt_continuation="  ",
-                key_bindings=_keys(unfold),
+                key_bindings=_keys(unfold, self._pastes),
                 completer=completer,
                 complete_while_typing=True,
                 tempfile_suffix=".md",
@@ -112,9 +145,9 @@ class InputLine:
             self._terminal.warn(problem)
         if is_dumb_terminal():  # nothing is drawn that would have to move, and the proxy writes escape sequences
             self.shown.set()
-            return await self._session.prompt_async()
+            return self._pastes.unfolded(await self._session.prompt_async())
         with patch_stdout(raw=True):
-            return await self._session.prompt_async()
+            return self._pastes.unfolded(await self._session.prompt_async())
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -164,7 +197,7 @@ _PLAIN_STYLE = {
 }
 
 
-def _keys(unfold: Callable[[], None]) -> KeyBindings:
+def _keys(unfold: Callable[[], None], pastes: Pastes) -> KeyBindings:
     keys = KeyBindings()
     typing = ~is_searching  # Ctrl+R has its own Enter, Esc and Ctrl+C
 
@@ -184,6 +217,10 @@ def _keys(unfold: Callable[[], None]) -> KeyBindings:
     def new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
+    @keys.add(Keys.BracketedPaste)
+    def paste(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(pastes.folded(event.data))
+
     @keys.add("c-c", filter=typing)
     def clear_or_interrupt(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
@@ -202,6 +239,7 @@ def _keys(unfold: Callable[[], None]) -> KeyBindings:
     @keys.add("c-e")
     def edit(event: KeyPressEvent) -> None:
         given_back = lend(event.app.input)
+        event.current_buffer.text = pastes.unfolded(event.current_buffer.text)
         event.current_buffer.open_in_editor(
             validate_and_handle=False
         ).add_done_callback(given_back)

@@ -208,8 +208,8 @@ def last_four(key: str) -> str:
 
 def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Report keys that are set and unusable: a blank one counts as missing, which is easily overlooked."""
-    from mcpagent.models.http_model import usable_key
     from mcpagent.models.resolve import PROVIDERS
+    from mcpagent.models.transport.sdk_connection import usable_key
 
     plain = _plain(environ)
     for variable in dict.fromkeys(

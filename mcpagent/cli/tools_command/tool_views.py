@@ -130,7 +130,7 @@ def search_report(
     head = []
     if catalogue:
         head = [catalogue]
-    head.append(f"{result.found} of {counted(known, 'tool')} match")
+    head.append(_matching(result, known))
     if result.how not in ("ranked", "none"):
         head.append(_HOW[result.how])
     if result.matches and result.confidence == "low" and result.how != "closest":
@@ -167,6 +167,14 @@ def search_report(
             )
         )
     return lines
+
+
+def _matching(result: SearchResult, known: int) -> str:
+    """Return how many tools match, in agreement with the rows below: tools that are only near do not match."""
+    listed, tools = len(result.matches), counted(known, "tool")
+    if result.found < listed:
+        return f"{result.found} of {tools} match, the {listed} nearest"
+    return f"{result.found} of {tools} match"
 
 
 def catalogue_line(tools: Mapping[str, ToolDefinition], ages: Sequence[float]) -> str:

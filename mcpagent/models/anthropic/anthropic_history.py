@@ -20,12 +20,12 @@ from mcpagent.models.found_tools.proxied_calls import (
     proxy_of,
     through_call_tool,
 )
-from mcpagent.models.http_model import encoded
 from mcpagent.models.tool_changes_in_history import (
     Change,
     annotated,
     plan_tools,
 )
+from mcpagent.models.transport.sdk_connection import encoded
 from mcpagent.models.wire_values import (
     headed,
     ids_on_the_wire,

@@ -26,12 +26,14 @@ from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.found_tools.proxied_calls import CALL_TOOL
-from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel, ProviderSdk
+from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel
 from mcpagent.models.provenance import last_container
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, ended_in
 from mcpagent.models.provider_run.provider_tool_forms import MCP_BETA, WrittenTools
+from mcpagent.models.provider_run.stored_files import from_anthropic
 from mcpagent.models.stream_rollback import CallDelta, Delta
+from mcpagent.models.transport.sdk_connection import ProviderSdk
 from mcpagent.models.wellformed.wellformed_messages import wellformed_messages
 from mcpagent.models.wire_values import (
     distinct_ids,
@@ -505,7 +507,11 @@ class AnthropicModel(HttpModel):
             ("X-Api-Key", "{}", anthropic.Omit()),
         )
         return ProviderSdk(
-            anthropic.AsyncAnthropic, anthropic.AnthropicError, stream, *header
+            anthropic.AsyncAnthropic,
+            anthropic.AnthropicError,
+            stream,
+            *header,
+            from_anthropic,
         )
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:

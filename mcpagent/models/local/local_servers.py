@@ -61,6 +61,22 @@ def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
         return None
 
 
+def sizes_at(provider: str, base_url: str, name: str) -> dict[str, int]:
+    """Return "window_tokens" and "parameters" of a model, as far as its server reports them."""
+    listed = listed_models(base_url) or ()
+    found: dict[str, int | None] = {}
+    for model in listed:
+        if model.name == name or len(listed) == 1:
+            found = {
+                "window_tokens": model.window_tokens,
+                "parameters": model.parameters,
+            }
+            break
+    if provider == "ollama" and listed:
+        found["parameters"] = parameters_at_ollama(base_url, name)
+    return {what: size for what, size in found.items() if size}
+
+
 def parameters_at_ollama(base_url: str, name: str) -> int | None:
     """Return the number of parameters from Ollama's own list; its list in OpenAI's format omits them."""
     if not is_here(base_url):

@@ -12,16 +12,23 @@ from typing import Any
 
 
 def late_names(
-    package: str, homes: Mapping[str, Sequence[str]]
+    package: str,
+    homes: Mapping[str, Sequence[str]],
+    missing: Callable[[str], str | None] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for the package; `homes` maps its modules to the names that live in them.
 
-    A module that is listed with its own name is returned itself.
+    A module that is listed with its own name is returned itself. `missing` returns what to write for the name of
+    another library: `from package import NAME` then raises an `ImportError` with it.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def get(name: str) -> Any:
         if name not in home_of:
+            if missing is not None and (here := missing(name)):
+                raise ImportError(
+                    f"{package} has no {name}; here it is {here}", name=package
+                )
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = home_of[name]
         module = import_module(f"{package}.{home}")

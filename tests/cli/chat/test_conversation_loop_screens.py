@@ -169,7 +169,8 @@ def test_a_paste_of_ten_thousand_lines_is_sent_whole(tmp_path: Path) -> None:
         screen.wait_for("mcp 1 ok")
         before = screen.cpu_seconds()
         screen.type(f"\x1b[200~{pasted}\x1b[201~")
-        screen.wait_for("line 9999 of what was pasted")
+        screen.wait_for(r"\[paste 1: 10,000 lines\]")
+        assert "of what was pasted" not in screen.text
         screen.type(" and the end")
         screen.wait_for("and the end")
         assert within(screen.cpu_seconds() - before, 20)

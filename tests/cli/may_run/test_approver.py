@@ -335,14 +335,15 @@ async def reply(
         (["s"], Reply("session")),
         (["t"], Reply("tool")),
         (["a"], Reply("server")),
-        (["x"], Reply("no", words="x")),
+        (["x", "y"], Reply("once")),
         (["w", "y"], Reply("once")),
         ([""], Reply("no")),
         (["n"], Reply("no")),
         ([], Reply("no")),
-        (["yy"], Reply("no", words="yy")),
+        (["yy", "?", "jkl", "[A", "/help", "y"], Reply("once")),
+        (["stop"], Reply("no", words="stop")),
         (["use branch dev"], Reply("no", words="use branch dev")),
-        (["r"], Reply("no", words="r")),
+        (["r", "y"], Reply("once")),
         (["e", '{"branch": "dev"}', "y"], Reply("once", {"branch": "dev"})),
         (["e", '{"branch": "dev"}', "n"], Reply("no")),
         (["e", "{}", "y"], Reply("once")),
@@ -371,9 +372,9 @@ TAKES_A_BRANCH = replace(
 async def test_always_with_these_arguments_is_offered_where_it_makes_sense(
     arguments: dict[str, Any], tool: ToolDefinition, offered: bool
 ) -> None:
-    answer, shown = await reply(["x"], arguments, tool)
+    answer, shown = await reply(["x", "y"], arguments, tool)
     assert ("[x] always call" in shown) is offered
-    assert answer == (Reply("call") if offered else Reply("no", words="x"))
+    assert answer == (Reply("call") if offered else Reply("once"))
 
 
 async def test_why_shows_the_rule_and_where_it_is_written_and_asks_again() -> None:

@@ -207,10 +207,11 @@ def test_a_good_and_a_broken_server_give_the_answer(tmp_path: Path) -> None:
         ],
         tmp_path,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 9, done.stderr
     assert "Tokyo: 18 degrees" in done.stdout
     lines = done.stderr.splitlines()
-    assert len(lines) <= 6
+    assert len(lines) <= 7
+    assert lines[-1].endswith("answered without dies")
     assert any("dies" in line and "GITHUB_TOKEN is required" in line for line in lines)
     assert "\x1b" not in done.stdout + done.stderr
 

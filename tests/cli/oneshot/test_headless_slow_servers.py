@@ -81,7 +81,7 @@ def test_one_question_that_cannot_wait_so_long_says_so(
 ) -> None:
     model = ScriptedModel([SEARCH, "slow is still connecting"])
     code, err = one_shot(gate, tmp_path, model, 0.3)
-    assert (code, capsys.readouterr().out) == (ExitCode.OK, "slow is still connecting\n")
+    assert (code, capsys.readouterr().out) == (ExitCode.WITHOUT_SERVER, "slow is still connecting\n")
     assert err.splitlines() == ['! server "slow" is still connecting; this question is answered without its tools']
     assert LINE in model.requests[0].system
     (found,) = results(model.requests[1].messages)

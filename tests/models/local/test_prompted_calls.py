@@ -20,8 +20,8 @@ from mcpagent.errors import ConfigError, ModelError
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel, resolve_model
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
-from mcpagent.models.http_model import encoded
 from mcpagent.models.local.prompted_calls import answer_format, prompted, read_prompted
+from mcpagent.models.transport.sdk_connection import encoded
 from mcpagent.values.events import Event, Notice, TextDelta, ignore
 from mcpagent.values.messages import (
     Image,

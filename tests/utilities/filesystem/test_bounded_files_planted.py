@@ -33,7 +33,7 @@ from mcpagent.utilities.filesystem.user_folders import cache_folder, state_folde
 from mcpagent.values.messages import ToolDefinition
 from tests.permissions.judging import PRINTS, is_stored
 from tests.permissions.trust.canary import PYTHON, Canary
-from tests.search.test_saved import answers, index_in
+from tests.search.test_index_cache import answers, index_in
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX permissions")
 

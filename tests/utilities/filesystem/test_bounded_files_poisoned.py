@@ -25,11 +25,11 @@ from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.permissions.trust.trust_store import TrustStore
-from mcpagent.search.learning import SearchHistory, Uses
+from mcpagent.search.learning import SearchHistory, UsagePrior
 from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.values.messages import ToolDefinition, ToolKey
 from tests.search.meaning.test_embedding import CountingEmbedder, index_with
-from tests.search.test_saved import QUERIES, answers, index_in
+from tests.search.test_index_cache import QUERIES, answers, index_in
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER
 
@@ -232,7 +232,7 @@ POISON = [
 
 
 def favours(history: SearchHistory) -> dict[ToolKey, float]:
-    return Uses(history).scores("push the branch", lambda _term: 1.0)
+    return UsagePrior(history).scores("push the branch", lambda _term: 1.0)
 
 
 @each_row("row", POISON)

@@ -8,12 +8,14 @@ from pathlib import Path
 from mcpagent import Agent, Compaction, RunOptions, ScriptedModel
 from mcpagent.cli.chat.slash.slash_window import history_line
 from mcpagent.cli.chat.status_line import Status, context_window_of, status_line, window_of
+from mcpagent.cli.chat.trace import Trace, context_lines
 from mcpagent.cli.oneshot.json_report import JsonReport
 from mcpagent.cli.screen.lines import event_lines
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ModelError
 from mcpagent.history.sent_messages import LeftOut
 from mcpagent.journal.sessions.export import exported
+from mcpagent.models import OpenAIChatModel
 from mcpagent.prompt.builder import misfit_note
 from mcpagent.values.events import ConversationCompacted
 from mcpagent.values.messages import KeptAside, Message, ToolResult, ToolsChanged, Usage
@@ -116,3 +118,15 @@ def test_news_and_notes_of_mcpagent_are_told_as_such() -> None:
         line = history_line(0, message, LeftOut(), 100).plain
         assert told in line
         assert line.endswith("set aside") is (message.role == "tool")
+
+
+async def test_context_says_how_found_tools_are_written_and_what_the_other_way_costs() -> None:
+    async def look(place: str) -> str:
+        """Look at a place."""
+        return place
+
+    model = OpenAIChatModel("m", provider="groq", base_url="https://api.groq.com/openai/v1", api_key="k")
+    for search, told in ((True, True), (False, False)):
+        async with Agent(model, tools=[look], tool_search=search) as agent:
+            lines = [line.plain for line in context_lines(agent, Trace(), None, Glyphs(), 120)]
+        assert ("after two searches, found tools are called through call_tool" in lines[-1]) == told

@@ -31,7 +31,7 @@ logger = logging.getLogger("mcpagent")
 FEWEST_TOOLS = 300
 """Tools from which a file is worth its writing."""
 
-_FORMAT = 5
+_FORMAT = 6
 _KEPT_FILES = 8
 
 

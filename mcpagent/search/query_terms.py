@@ -39,7 +39,7 @@ _KEPT_READINGS = 10_000
 
 
 @dataclass(slots=True)
-class Asked:
+class QueryTerms:
     """A query in the index's terms.
 
     `factors` is the weight of each term, `words` the query's word for it. `guessed` terms come from a correction;
@@ -87,7 +87,7 @@ class _Reading(NamedTuple):
     plain: str
 
 
-class Asker:
+class QueryAnalyzer:
     """Translate queries into the terms of one set of postings.
 
     `spelling` returns the plain words to correct unknown words to, and the subset to use (None: all). Without it, they
@@ -109,36 +109,36 @@ class Asker:
         self._guesses: dict[str, list[_Guess]] = WorkedOut(self._guess)
         self._read_at = 0
 
-    def ask(self, text: str) -> Asked:
+    def analyze(self, text: str) -> QueryTerms:
         """Return the terms of the text's words, each once."""
         self._forget_when_changed()
-        asked = Asked()
+        query = QueryTerms()
         words = written_words(text)
         readings = {word: self._readings[word] for word in words}
         for reading in readings.values():
             for term, part, factor in reading.terms:
-                asked.add(term, part, factor)
+                query.add(term, part, factor)
         # Neighbouring words written as one in the index: `log group` is `loggroup` there, `sign in` `signin`.
         for pair in pairwise([readings[word].plain for word in words]):
             joined = self._joined[pair]
             if joined is not None:
-                asked.add(joined, " ".join(pair), _JOINED_FACTOR)
+                query.add(joined, " ".join(pair), _JOINED_FACTOR)
         for word, reading in readings.items():
             if not reading.known:
-                self._add_guess(asked, word, reading.plain)
-        if len(asked.factors) > MAX_TERMS:
-            self._keep_rarest(asked)
-        return asked
+                self._add_guess(query, word, reading.plain)
+        if len(query.factors) > MAX_TERMS:
+            self._keep_rarest(query)
+        return query
 
-    def _keep_rarest(self, asked: Asked) -> None:
-        worths = self._postings.worths(asked.factors)
+    def _keep_rarest(self, query: QueryTerms) -> None:
+        worths = self._postings.worths(query.factors)
         spelled = self._postings.spelled
         kept = sorted(worths, key=lambda term: (-worths[term], spelled[term]))[
             :MAX_TERMS
         ]
         for term in worths.keys() - set(kept):
-            del asked.factors[term], asked.words[term]
-            asked.guessed.discard(term)
+            del query.factors[term], query.words[term]
+            query.guessed.discard(term)
 
     def _join(self, pair: tuple[str, str]) -> int | None:
         """Return the term of two words written as one: mostly none, and so looked up before it is counted."""
@@ -167,14 +167,14 @@ class Asker:
         ]
         return _Reading(tuple(read), bool(known) or written.isdigit(), word)
 
-    def _add_guess(self, asked: Asked, written: str, word: str) -> None:
+    def _add_guess(self, query: QueryTerms, written: str, word: str) -> None:
         guesses = self._guesses[word]
         for guess in guesses:
-            asked.add(guess.term, word, _GUESS_FACTOR * guess.likeness, guessed=True)
+            query.add(guess.term, word, _GUESS_FACTOR * guess.likeness, guessed=True)
         if guesses:
-            asked.corrected[written] = guesses[0].word
+            query.corrected[written] = guesses[0].word
         else:
-            asked.missing.append(word)
+            query.missing.append(word)
 
     def _guess(self, word: str) -> list[_Guess]:
         """Return the candidates for an unknown word, the likeliest first."""

@@ -46,7 +46,7 @@ def written_names(tool: ToolDefinition) -> tuple[str, ...]:
     return tool.name, local, f"{server}.{local}", f"{server}__{local}"
 
 
-class Named:
+class NameIndex:
     """The numbers of tools by name key. `key in named` is True if any tool has it."""
 
     def __init__(self) -> None:
@@ -183,10 +183,10 @@ class Named:
         )
 
 
-class NamedOfSome(Named):
+class NameIndexOfSome(NameIndex):
     """A read-only view of some of the tools of `whole`."""
 
-    def __init__(self, whole: Named, held: dict[int, ToolDefinition]) -> None:
+    def __init__(self, whole: NameIndex, held: dict[int, ToolDefinition]) -> None:
         super().__init__()
         self.tools, self._whole = held, whole
 

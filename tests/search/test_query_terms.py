@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
 from mcpagent.search import ToolIndex
-from mcpagent.search.asked import Spelling
+from mcpagent.search.query_terms import Spelling
 from mcpagent.search.ranking import CLAUSE_END, JOINT
 from mcpagent.search.result import RankingName
 from mcpagent.values.messages import ToolDefinition

@@ -1,0 +1,77 @@
+"""`Ledger`: the learned facts about one model at its address, while a process uses it and beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mcpagent.models.endpoints.learned import (
+    MOST_EVIDENCE,
+    FactValue,
+    Learned,
+    LearnedFact,
+    LearnedStore,
+)
+from mcpagent.models.failures_and_retries import Failure
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The facts about `model` at `base_url`, by default in memory alone; `store` shares them with other processes."""
+
+    base_url: str
+    model: str
+    store: LearnedStore | None
+    now: Callable[[], float]
+    _facts: Learned | None = None
+    _untried: set[str] = field(default_factory=set[str])
+
+    def current(self) -> Learned:
+        """Return the facts, which may stem from an earlier process; they expire after a day."""
+        if self._facts is None:
+            self._facts = self._stored() or Learned()
+        self._facts = self._facts.current(self.now())
+        return self._facts
+
+    def learn(self, failure: Failure | None, found: dict[str, FactValue]) -> None:
+        """Record facts, with the failure as their evidence.
+
+        A fact of a failure is stored for other processes once a request that heeds it succeeds (`confirm`), and is
+        forgotten if that fails too (`forget_untried`).
+        """
+        evidence = ""
+        if failure is not None:
+            evidence = failure.message[:MOST_EVIDENCE]
+        now = self.now()
+        facts = [
+            LearnedFact(what, value, evidence, now) for what, value in found.items()
+        ]
+        self._facts = self.current().with_facts(facts)
+        if failure is None:
+            self._save()
+        else:
+            self._untried.update(found)
+
+    def confirm(self) -> None:
+        """Keep what the failures before this answer taught."""
+        if self._untried:
+            self._untried.clear()
+            self._save()
+
+    def forget_untried(self) -> None:
+        """Forget what failures taught if heeding it did not help: they were about something else."""
+        if self._untried:
+            self._facts = self.current().without(self._untried)
+            self._untried.clear()
+
+    def _stored(self) -> Learned | None:
+        if self.store is None:
+            return None
+        return self.store.load(self.base_url, self.model)
+
+    def _save(self) -> None:
+        if self.store is not None:
+            known = (self._stored() or Learned()).with_facts(
+                self.current().facts.values()
+            )
+            self.store.save(self.base_url, self.model, known.without(self._untried))

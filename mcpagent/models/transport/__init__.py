@@ -1,0 +1,1 @@
+"""The client of a provider's SDK: credentials, connections and streams."""
