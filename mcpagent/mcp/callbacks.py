@@ -1,4 +1,4 @@
-"""Adapt the user's handlers to the SDK's client, for questions that a server asks unprompted or within a call."""
+"""Adapt the user's handlers to the SDK's client, for requests that a server sends at any time or within a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's loop, to be read first: one turn is one model answer and the calls it makes."""
+"""The agent's loop; read this module first. One turn is one model answer and the calls it makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread that does one thing after the other, and all of it before the interpreter ends."""
+"""A thread that runs jobs in order, and finishes every job before the interpreter ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Worker:
         self._thread.start()
 
     def do(self, work: Callable[[], _T]) -> Future[_T]:
-        """Does it after all that was asked for before."""
+        """Run the work after all earlier requests."""
         future: Future[_T] = Future()
 
         def item() -> None:
@@ -59,7 +59,7 @@ class Worker:
         self._items.put(None)
 
     def join(self) -> None:
-        """Waits for its end, a minute at most."""
+        """Wait for the end of the thread, at most a minute."""
         self._thread.join(END_SECONDS)
 
     def _work(self) -> None:

@@ -13,7 +13,7 @@ import httpx2
 from pydantic import BaseModel, Field
 
 ALGORITHMS = ("ES256", "EdDSA", "PS256", "RS256")
-"""What we sign with, the first that the authorization server takes."""
+"""Signature algorithms; the first one that the authorization server accepts is used."""
 
 
 class ProofKey(BaseModel):

@@ -64,7 +64,7 @@ _PRIVATE = (
     "assertion",
     "client_assertion",
 )
-"""Fields of requests to an authorization server, and of its answers, that nothing shows."""
+"""Fields of requests to an authorization server, and of its answers, that are never shown."""
 
 
 def secret_method(

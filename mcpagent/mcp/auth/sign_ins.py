@@ -155,7 +155,7 @@ class TokenStorage:
         )
 
     async def forget(self) -> bool:
-        """False if there was nothing."""
+        """Delete the stored sign-in. Return False if there was none to delete."""
         return await asyncio.to_thread(self.store.remove, self.name) is not None
 
     async def get_tokens(self) -> OAuthToken | None:

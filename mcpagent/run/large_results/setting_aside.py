@@ -25,7 +25,7 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import Tool
 
 LARGE_RESULT_TOKENS = 10_000
-"""A result that is estimated to take more of the window is set aside."""
+"""The default threshold: a result with more estimated tokens is offloaded."""
 
 _LARGE = 200_000
 _OPENED = Opened()

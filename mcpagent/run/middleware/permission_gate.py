@@ -1,4 +1,4 @@
-"""The gate that every tool call passes: it applies the decision of the rules, and asks the person that they ask."""
+"""Decide on every tool call by the rules, and request approval if they require it."""
 
 from __future__ import annotations
 
@@ -191,10 +191,10 @@ async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
 async def _judged(
     asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
 ) -> tuple[PendingCall, list[OnApproval | None]] | None:
-    """Return the request that the call has to wait with, and who answers it; None if the call may run.
+    """Return the approval request of the call and the callbacks that answer it, or None if the call may run.
 
-    The agent and each agent that called it judge the call, and each of them that asks has its own `decide` answer. A
-    denial refuses the call. Rules judge other people's tools and the user's, not the runtime's own, such as
+    The agent and each agent that called it judge the call; an agent that requires approval uses its own `decide`. A
+    denial refuses the call. Rules apply to tools of servers and of the user, not to the runtime's own tools, such as
     `search_tools`.
     """
     has_own_rules = tool.rules or tool.approval is not None or tool.external
@@ -273,7 +273,7 @@ async def _answer_of_all(
     run: AgentRun,
     call: CallState,
 ) -> CallAnswer | None:
-    """Ask all of them, each about the arguments that the one before left, until one does not approve this call."""
+    """Ask each decider in turn, with the arguments of the previous answer, until one does not approve the call."""
     first, *others = deciders
     assert first is not None
     arguments = request.arguments
