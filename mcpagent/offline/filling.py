@@ -190,11 +190,10 @@ class Fit:
                 or_quoted = []
                 if kind == "path" and slots[0].required:
                     or_quoted = ["quoted"]
-                self._place(
-                    slots,
-                    self._free("number" if kind == "digits" else kind)
-                    or self._free(*or_quoted),
-                )
+                pieces = self._free("number" if kind == "digits" else kind)
+                if not any(slot.required for slot in slots):
+                    pieces = [piece for piece in pieces if not self._is_summand(piece)]
+                self._place(slots, pieces or self._free(*or_quoted))
         self._write(
             [
                 slot
@@ -254,6 +253,13 @@ class Fit:
             for slot in self.slots
             if slot.name not in self.arguments and slot.kind in kinds
         ]
+
+    def _is_summand(self, piece: Piece) -> bool:
+        """Return whether a number belongs to a sum: "2 + 2" are not 2 days and 2 weeks."""
+        return piece.kind == "number" and any(
+            found.start <= piece.start and piece.end <= found.end
+            for found in self.need.sums
+        )
 
     def _is_taken(self, start: int, end: int) -> bool:
         return any(piece.start < end and start < piece.end for piece in self.taken)

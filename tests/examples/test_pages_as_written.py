@@ -43,9 +43,11 @@ class Reader:
 
     def read(self, page: Path) -> None:
         text = page.read_text("utf-8")
-        last = ""
+        last, end = "", 0
         for match in BLOCK.finditer(text):
             kind, body = match[1], match[2]
+            is_next = not text[end : match.start()].strip()
+            end = match.end()
             named = NAMED.search(text[: match.start()].rstrip("\n") + "\n")
             if named is None and kind in ("python", "json"):
                 last = ""
@@ -54,14 +56,14 @@ class Reader:
                 last = named[1]
                 if kind == "python":
                     self.run(f"python {last}", last)
-            elif kind == "text" and last.endswith(".py"):
+            elif kind == "text" and last.endswith(".py") and is_next:
                 self.outputs[last] = body
             elif kind == "sh":
                 self.script += [line for line in body.splitlines() if not any(skip in line for skip in ELSEWHERE)]
             elif kind == "console":
                 for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
                     command, _, self.outputs[command] = part.partition("\n")
-                    self.run(f"{command} 2>&1", command)
+                    self.run(f"{{ {command}\n}} 2> ~/errors\ncat ~/errors", command)
 
     def run(self, command: str, name: str) -> None:
         self.script += [f"echo '<<< {name.encode().hex()}'", command, "echo '>>>'"]

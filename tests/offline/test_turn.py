@@ -512,6 +512,21 @@ async def test_what_is_missing_is_named() -> None:
     assert desk.called == []
 
 
+async def test_the_numbers_of_a_sum_are_no_optional_amounts() -> None:
+    desk = Desk()
+    number = {"type": "integer"}
+    desk.add("dates", "add_to_date", "Add days or weeks to a date, today by default.", [], days=number, weeks=number)
+    desk.add(
+        "sums", "calculate", "Calculate an arithmetic expression: add, subtract.", ["expression"], expression=STRING
+    )
+    async with agent_with(desk, search=False) as agent:
+        for prompt in ("what is 2+2", "17 + 25", "add 2 and 3"):
+            await agent.ask(prompt)
+        assert [name for name, _ in desk.called] == ["calculate"] * 3
+        await agent.ask("add 3 days")
+    assert desk.called[-1] == ("add_to_date", {"days": 3})
+
+
 async def test_servers_that_it_does_not_know_are_offered_as_forms() -> None:
     desk = Desk()
     desk.add(

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx2
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 ALGORITHMS = ("ES256", "EdDSA", "PS256", "RS256")
 """Signature algorithms; the first one that the authorization server accepts is used."""
@@ -20,7 +20,7 @@ class ProofKey(BaseModel):
     """A private key (PEM) and its signature algorithm. It is stored with the tokens that require it."""
 
     algorithm: str
-    pem: str
+    pem: str = Field(repr=False)
 
     @classmethod
     def new(cls, algorithm: str) -> ProofKey:

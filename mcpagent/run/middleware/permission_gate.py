@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from mcpagent.history.conversation import INNER, Conversation
@@ -156,12 +155,13 @@ def _decision_of(judge: AgentRun, run: AgentRun, facts: CallFacts) -> Decision:
 
 def _judges(run: AgentRun) -> list[AgentRun]:
     """Return the run, and the runs of the agents that called it whose policy judges calls; equal policies once."""
-    judges = [run]
-    for caller in islice(run.lineage, 1, None):
+    judges, caller = [run], run.parent
+    while caller is not None:
         policy = caller.permissions
         is_known = any(policy == judge.permissions for judge in judges)
         if not is_known and (policy.rules or policy.required is not False):
             judges.append(caller)
+        caller = caller.parent
     return judges
 
 
@@ -197,16 +197,15 @@ async def _judged(
     denial refuses the call. Rules apply to tools of servers and of the user, not to the runtime's own tools, such as
     `search_tools`.
     """
-    judges = _judges(run)
     has_own_rules = tool.rules or tool.approval is not None or tool.external
-    has_policies = run.permissions.rules or len(judges) > 1
+    has_policies = run.permissions.rules or run.parent is not None
     if not (has_own_rules or has_policies):
         return None
     if tool.approval is None and run.tools.is_own(tool):
         return None
     facts = facts_of(tool, asked.arguments)
     decisions = list[tuple[AgentRun, Decision]]()
-    for judge in judges:
+    for judge in _judges(run):
         decision = _decision_of(judge, run, facts)
         if decision.verdict == "allow" and await _needs_approval(
             judge, asked, tool, run, call
