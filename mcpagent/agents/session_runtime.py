@@ -1186,7 +1186,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             self._keeper.release()
 
     def take_again(self, updated: float) -> bool:
-        """Lease the session again. Return whether its last write is the last one of this process."""
+        """Lease the released session again, unless another process wrote into it. Return whether it is leased."""
         if self._keeper is None or self._keeper.version != updated:
             return False
         self._keeper.keep_again()

@@ -1,4 +1,4 @@
-"""Convert names of servers, tools and arguments to Python identifiers: valid, unique, and reversible."""
+"""Convert names of servers, tools and arguments to Python identifiers: valid, unique, and fixed for a conversation."""
 
 from __future__ import annotations
 
