@@ -114,7 +114,7 @@ class EventStream(Generic[Output]):
             return event
         self._is_over = True
         self._events.put_nowait(event)  # for other readers
-        self._task.result()  # raises what the run raised
+        self._task.result()  # raises the run's exception
         raise StopAsyncIteration
 
     def _follow(self, event: Event) -> None:

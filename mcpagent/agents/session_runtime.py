@@ -661,7 +661,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         if self._run is not None:
             raise AgentStateError(BUSY)
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- properties ---------------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -827,7 +827,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._begin(kept, after=before if len(kept) else None)
         if len(kept) and _how_found(self._tools) == _how_found(before):
             self._conversation.system, self._wants_instructions = system, False
-        if self._is_ending:  # what that run still comes to is not heard here any more
+        if self._is_ending:  # ignore later events of that run
             self._conversation.close_open_calls()
 
     def _begin(
@@ -1059,7 +1059,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         if self._owner.model is not self._model:
             self._go_on()
         if self._begun is not None:
-            return  # what is not there before the first run is not gone
+            return  # before the first run, a missing server is not a lost one
         catalog, tools = self._catalog(self._has_begun), self._tools
         if catalog is tools.catalog and catalog.listing is tools.listing:
             return
@@ -1172,7 +1172,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     def stop_keeping(self) -> None:
         """Continue in memory only. The messages so far stay stored, and other processes can open the session."""
         if self._run is None:
-            self._keep_soon()  # what a program put into a namespace since the last run
+            self._keep_soon()  # changes of a namespace by the program since the last run
         if self._shelf is not None:
             self._shelf.is_written = False
         keeper, self._keeper = self._keeper, None

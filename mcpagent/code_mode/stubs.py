@@ -280,7 +280,7 @@ class _Types:
             name = self._references[id(found)] = self._free_name(last)
             kind = self._object(found, last, depth, name)
         else:
-            self._references[id(found)] = "Any"  # one that holds itself
+            self._references[id(found)] = "Any"  # a schema that contains itself
             kind = self.of(found, last, depth + 1)
         self._references[id(found)] = kind
         return kind

@@ -361,7 +361,7 @@ class Conversation:
         said = (part for message in self._messages for part in message.parts)
         return (*said, *self._noted, *self._announced)
 
-    # -- what of it is sent -------------------------------------------------------------------------------------------
+    # -- messages to send ---------------------------------------------------------------------------------------------
 
     @property
     def sent(self) -> Sequence[Message]:
@@ -713,7 +713,7 @@ def _tells(message: Message) -> bool:
     return False
 
 
-# -- what can be said --------------------------------------------------------------------------------------------------
+# -- valid prompts ----------------------------------------------------------------------------------------------------
 
 Words: TypeAlias = tuple[Content | File, ...]
 """A prompt ready to send, after its files were read."""

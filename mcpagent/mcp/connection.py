@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 for _name in ("mcp", "client"):
-    # The SDK logs what we report as errors of our own, with tracebacks; unconfigured, logging would print them.
+    # The SDK logs tracebacks of failures that mcpagent reports itself; unconfigured, logging would print them.
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 NO_HANDLERS = Handlers()
@@ -291,7 +291,7 @@ class McpConnection:
         job.add_done_callback(self._jobs.discard)
         return job
 
-    # --- what passes on the wire (relay.Observer) ---
+    # --- messages on the wire (relay.Observer) ---
 
     def report(self, news: ServerNews) -> None:
         """Pass on a notification of the server, with its secrets redacted."""

@@ -34,7 +34,7 @@ _UNREADABLE_TEXTS = ("Failed to parse", "Unexpected content type")
 _LONGEST_MESSAGE = 20_000
 _KEPT_WORDS = 10
 
-# Most programs say last why they ended. npm and Node.js add to it: where a log is, what is newer, the stack.
+# Most programs end with the reason. npm and Node.js add lines: the path of a log, newer versions, the stack.
 _CHATTER = re.compile(
     r"npm (?:notice|warn|WARN)\b|npm (?:error|ERR!) (?:A complete log of this run|$)|npm (?:error|ERR!)$"
 )

@@ -397,7 +397,7 @@ class ServerLink:
         text = without_secrets(f'server "{self.config.name}" {what}')
         return ServerError(text, server=self.config.name, phase=phase)
 
-    # --- what the server says unasked ---
+    # --- notifications of the server ---
 
     def _report(self, news: ServerNews) -> None:
         if news.kind == "list":

@@ -136,7 +136,7 @@ def mistake_in(error: Exception) -> str:
     return f"could not be opened: {what}; this is a mistake of mcpagent or its setup"
 
 
-# --- on the wire: requests that a transport failed, as answers of our own, so that only their callers learn of it ---
+# --- on the wire: the client's own answers to requests that a transport failed, so that only their callers fail ---
 
 REQUEST_FAILED = -32018
 """The error code of such an answer (implementation-defined range); its `data` has the outcome of the request."""

@@ -72,7 +72,7 @@ def tool_output(value: object) -> ToolOutput:
         and all(isinstance(item, Content) for item in value)
     ):
         return ToolOutput(tuple(value))
-    images: list[_Shown] = []  # and other binary data: what JSON has no place for
+    images: list[_Shown] = []  # and other binary data, which JSON cannot contain
     try:
         table = table_of(value)
         data = None
@@ -297,7 +297,7 @@ def _cell(value: object, images: list[_Shown]) -> str:
     if is_missing(value):
         return ""
     text = _written(_plain(value, images))
-    # A package has no dates without a time; if it is midnight, a date is what it is.
+    # A package has no dates without a time; so midnight means a date.
     if isinstance(value, datetime):
         return text.removesuffix("T00:00:00")
     return text

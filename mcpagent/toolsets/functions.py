@@ -259,7 +259,7 @@ def _arguments_model(
                 f'tool "{tool_name}": parameter "{parameter.name}" starts with "_"; rename it'
             )
         text = texts.get(parameter.name) or None
-        # Under a name of ours: some names mean something to pydantic (`model_config`, `json`, `copy`).
+        # Under an internal name: some names mean something to pydantic (`model_config`, `json`, `copy`).
         field = Field(default, alias=parameter.name, description=text)
         fields[f"argument_{len(fields)}"] = (hints.get(parameter.name, Any), field)
     try:

@@ -224,9 +224,7 @@ class ToolSources:
         await self.servers.open(self.options.startup_seconds)
         for server in self.connected:
             self._report_unmatched(server)
-            self._of_server(
-                server
-            )  # what is wrong with a server's own settings ends the start
+            self._of_server(server)  # an error in a server's settings ends the start
         for toolset in self._toolsets:
             await exits.enter_async_context(toolset)
 

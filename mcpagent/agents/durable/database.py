@@ -81,7 +81,7 @@ class EngineDatabase:
         cause = getattr(error, "orig", None) or error
         if self.file is None and not hasattr(
             cause, "sqlstate"
-        ):  # its text quotes what cannot be read
+        ):  # its text quotes the unreadable part
             form = "postgresql://user:password@host:port/database"
             return SessionStoreError(
                 f"durable runs: the address cannot be read; write {form}, special ones as %40"

@@ -304,7 +304,7 @@ class DurableRuns:
             runner.agent._runtime.warn(f"{self.where}: {words}")
         return DurableRun(self, run, request.session)
 
-    # -- what became of a run -----------------------------------------------------------------------------------------
+    # -- outcomes of runs ----------------------------------------------------------------------------------------------
 
     async def record_of(self, run: DurableRun) -> RunRecord:
         """Return the state of a run in its session, which takes precedence over the engine's state."""

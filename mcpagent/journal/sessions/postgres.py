@@ -111,7 +111,7 @@ class PostgresStore(SqlStore):
             self._address: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(where)}
         except (
             psycopg.Error
-        ):  # its text quotes what it cannot read, which may be the password
+        ):  # its text quotes the unreadable part, which may be the password
             form = "postgresql://user:password@host:port/database"
             raise SessionStoreError(
                 f"sessions: the address cannot be read; write {form}, special ones as %40"
@@ -209,7 +209,7 @@ class PostgresStore(SqlStore):
         except _ConnectionLostError:
             return work()
 
-    # -- the connection, and the tables behind it ---------------------------------------------------------------------
+    # -- the connection, and its tables -------------------------------------------------------------------------------
 
     def _opened(self) -> psycopg.Connection[tuple[Any, ...]]:
         import psycopg
@@ -241,7 +241,7 @@ class PostgresStore(SqlStore):
 
         Raises `SessionStoreError` if this user may not read them.
         """
-        # By the tables themselves: what `to_regclass` finds may be older than a lock that was just waited for.
+        # By the tables themselves: the result of `to_regclass` may be older than the lock that was just acquired.
         schema = self.execute(
             "SELECT has_schema_privilege(n.oid, 'USAGE'), EXISTS (SELECT 1 FROM pg_class c"
             " WHERE c.relnamespace = n.oid AND c.relname = 'store_version')"

@@ -108,7 +108,7 @@ class SqliteStore(SqlStore):
         if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
             raise OSError(errno.EINVAL, "is no regular file")
         make_private(self.path.parent)
-        # SQLite gives its other files the rights of this one; what a umask took away is not to be given back to others.
+        # SQLite gives its other files the permissions of this one; do not restore permissions that the umask removed.
         os.close(_private(self.path))
         connection = sqlite3.connect(
             self.path,

@@ -66,7 +66,7 @@ class Worker:
         while (item := self._next()) is not None:
             with contextlib.suppress(Exception):
                 item()
-            del item  # what it holds may have been waiting for this to be forgotten
+            del item  # its value may be waiting for this reference to be dropped
         with contextlib.suppress(Exception):
             self._at_end()
         _running.discard(self)
@@ -95,4 +95,4 @@ atexit.register(_end_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         after_in_child=_running.clear
-    )  # a fork has no thread but the one that forked
+    )  # a forked process has only the thread that forked

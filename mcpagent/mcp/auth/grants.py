@@ -291,7 +291,7 @@ class ConfiguredSignIn(OAuthClientProvider):
             if not way.is_unattended:
                 await self.context.storage.set_client_info(
                     client
-                )  # what refreshes the tokens later needs it
+                )  # a later refresh of the tokens needs it
         if not way.is_unattended:
             return await super()._perform_authorization()
         form, headers = await self._form()

@@ -97,7 +97,7 @@ class PinStore:
         seen = as_shown(tool, output)
         if self._pins(config).get(tool.original_name) == seen:
             return None
-        # Not what this process knows: another one may know more.
+        # Not from this process's cache: another process may have written more.
         pinned = self._pinned(
             config, tool.original_name, as_shown(offered or tool, output)
         )

@@ -210,7 +210,7 @@ class Relay:
         message = _request(request_id, method, sent | {"_meta": meta} if meta else sent)
         await (
             anyio.lowlevel.checkpoint_if_cancelled()
-        )  # a server may carry out what it is sent, cancelled or not
+        )  # a server may run a request even if it is cancelled
         request = self._requests.add(message, heard)
         self._attempts.sent(request_id)
         try:
@@ -477,7 +477,7 @@ def _notification(method: str, params: dict[str, Any] | None) -> SessionMessage:
 
 def _log_text(params: Mapping[str, Any]) -> str:
     data, logger = params.get("data"), params.get("logger")
-    # In pieces, since what is not shown need not be written.
+    # In pieces, since omitted text need not be serialised.
     pieces = json.JSONEncoder(ensure_ascii=False).iterencode(data)
     if isinstance(data, str):
         text = data[:_LOG_CHARACTERS]

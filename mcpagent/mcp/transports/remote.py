@@ -99,7 +99,7 @@ async def http_streams(
         async def send(item: SessionMessage) -> None:
             dumped(
                 item.message
-            )  # or the SDK would give up the session over what cannot be written
+            )  # or the SDK would end the session if a message cannot be written
             await streams[1].send(item)
 
         yield aside.all_restored(streams[0]), send

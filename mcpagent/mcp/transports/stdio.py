@@ -254,7 +254,7 @@ class StdioTransport:
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # asyncio would kill the process, and leave what that has started by now. Whoever cancels may not wait.
+            # asyncio would kill only the process, not its children. The cancelling code may not wait.
             await _to_the_end(lambda: self._end_start(starting))
             raise
         except (OSError, ValueError) as error:
@@ -315,7 +315,7 @@ class StdioTransport:
         await asyncio.wait((starting,), timeout=_START_SECONDS)
         if (
             not starting.done()
-        ):  # the event loop ends, and has cancelled what asyncio does for it
+        ):  # the event loop ends, and has cancelled asyncio's own work for the process
             starting.cancel()
             await asyncio.wait((starting,), timeout=_START_SECONDS)
         if self.pid is not None:

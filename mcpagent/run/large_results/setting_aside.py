@@ -153,7 +153,7 @@ class LargeResults:
             tool.definition for name, tool in self.readers.items() if name not in found
         )
         if missing:
-            self.begin(tools)  # what was there may have been taken back
+            self.begin(tools)  # a rewind may have removed the readers
         if missing and self.has_some:
             names = ", ".join(tool.name for tool in missing)
             words = f"What was set aside can be read from now on with {names}."

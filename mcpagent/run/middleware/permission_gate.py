@@ -278,7 +278,7 @@ async def _answer_of_all(
     assert first is not None
     arguments = request.arguments
     if others:
-        arguments = json_copy(arguments)  # each may change what it is shown
+        arguments = json_copy(arguments)  # each may change its copy
     answer = await _answer_of_person(request, first, run, call)
     for on_approval in others:
         assert on_approval is not None
