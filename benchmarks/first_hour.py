@@ -35,9 +35,9 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from startup import (
+from benchmarks.startup import (
     CONTENDERS,
     ROOT,
     SECONDS,
@@ -279,8 +279,8 @@ def main() -> None:
         else:
             measures = f"{'-':>16}{'-':>15}{'-':>10}{'-':>12}"
         print(f"{label:<24}{measures}{lines[name]:>12}{flags[name]:>7}")
-    for name, problem in problems.items():
-        print(f"not measured: {name}: {problem}")
+    for name, why in problems.items():
+        print(f"not measured: {name}: {why}")
 
 
 if __name__ == "__main__":
