@@ -182,7 +182,12 @@ def help_of(
         check=False,
     )
     page = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-    commands = page.partition("ommands")[2]
+    commands = ""
+    if re.search(r"Usage:.*COMMAND|^subcommands:", page, re.MULTILINE):
+        commands = re.split(r"(?:Sub|sub)?[Cc]ommands\b", page, maxsplit=1)[-1]
+        commands = re.split(r"^\w[\w ]+:$|╰", commands, maxsplit=1, flags=re.MULTILINE)[
+            0
+        ]
     return page, re.findall(
         r"^[ │|]{1,4}([a-z][a-z0-9-]+)\*?(?: |$)", commands, re.MULTILINE
     )
@@ -279,8 +284,8 @@ def main() -> None:
         else:
             measures = f"{'-':>16}{'-':>15}{'-':>10}{'-':>12}"
         print(f"{label:<24}{measures}{lines[name]:>12}{flags[name]:>7}")
-    for name, problem in problems.items():
-        print(f"not measured: {name}: {problem}")
+    for name, reason in problems.items():
+        print(f"not measured: {name}: {reason}")
 
 
 if __name__ == "__main__":
