@@ -1,6 +1,6 @@
 """The first hour beside other command lines: the first visible token, start CPU, lines of help, flags.
 
-    python benchmarks/first_hour.py [--runs 5] [--home DIR]
+    python -m benchmarks.first_hour [--runs 5] [--home DIR]
 
 Installs mcpagent (this repository), llm, fast-agent and clai, newest releases, each into an environment of its own, as
 `benchmarks/startup.py` does. All ask one question of the same server on this machine, which speaks OpenAI's Chat
