@@ -35,9 +35,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from startup import (
+from benchmarks.startup import (
     CONTENDERS,
     ROOT,
     SECONDS,
