@@ -1,6 +1,6 @@
 """The first hour beside other command lines: the first visible token, start CPU, lines of help, flags.
 
-    python benchmarks/first_hour.py [--runs 5] [--home DIR]
+    python -m benchmarks.first_hour [--runs 5] [--home DIR]
 
 Installs mcpagent (this repository), llm, fast-agent and clai, newest releases, each into an environment of its own, as
 `benchmarks/startup.py` does. All ask one question of the same server on this machine, which speaks OpenAI's Chat
@@ -34,8 +34,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.startup import (
     CONTENDERS,
@@ -182,7 +180,12 @@ def help_of(
         check=False,
     )
     page = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-    commands = page.partition("ommands")[2]
+    commands = ""
+    if re.search(r"Usage:.*COMMAND|^subcommands:", page, re.MULTILINE):
+        commands = re.split(r"(?:Sub|sub)?[Cc]ommands\b", page, maxsplit=1)[-1]
+        commands = re.split(r"^\w[\w ]+:$|╰", commands, maxsplit=1, flags=re.MULTILINE)[
+            0
+        ]
     return page, re.findall(
         r"^[ │|]{1,4}([a-z][a-z0-9-]+)\*?(?: |$)", commands, re.MULTILINE
     )
@@ -279,8 +282,8 @@ def main() -> None:
         else:
             measures = f"{'-':>16}{'-':>15}{'-':>10}{'-':>12}"
         print(f"{label:<24}{measures}{lines[name]:>12}{flags[name]:>7}")
-    for name, why in problems.items():
-        print(f"not measured: {name}: {why}")
+    for name, reason in problems.items():
+        print(f"not measured: {name}: {reason}")
 
 
 if __name__ == "__main__":

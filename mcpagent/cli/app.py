@@ -47,6 +47,7 @@ from mcpagent.errors import (
     ModelError,
     ServerError,
 )
+from mcpagent.utilities.text.safe_text import safe_line
 
 Prompt = Annotated[
     str | None,
@@ -215,8 +216,20 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
     if options.replay is not None and not (prompt or files or piped):
         return ask_once(options, "", terminal)  # what was asked is in the recording
     put(terminal.err, *link_lines(files, options), style="dim")
+    if named := _named_files(prompt):
+        terminal.warn(f"{named}: sent as typed; --attach FILE sends a file along")
     question, attached = joined_prompt(prompt, files, piped)
     return ask_once(options, question, terminal, files=attached)
+
+
+def _named_files(prompt: str) -> str:
+    """Return the words of a question that name files as in a chat, such as `@notes.txt`; "" if there are none."""
+    if "@" not in prompt:
+        return ""
+    from mcpagent.cli.chat.attachments import marks
+
+    named = [mark for mark in marks(prompt) if "." in mark or "/" in mark]
+    return ", ".join(f"@{safe_line(mark, 60)}" for mark in named[:3])
 
 
 @opt.taking(["model", "search_strategy", "debug", "color"])

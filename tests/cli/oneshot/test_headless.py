@@ -233,6 +233,13 @@ def test_where_every_server_fails_nothing_is_made_up(tmp_path: Path) -> None:
     assert "GITHUB_TOKEN" in done.stderr
 
 
+def test_a_file_named_as_in_a_chat_is_reported(tmp_path: Path) -> None:
+    said = "@nofile.txt: sent as typed; --attach FILE sends a file along"
+    done = run(["-p", "count the words of @nofile.txt", "-m", "offline"], tmp_path)
+    assert said in done.stderr
+    assert said not in run(["-p", "hello @someone", "-m", "offline"], tmp_path).stderr
+
+
 def test_without_key_and_configuration_it_answers_and_says_how_to_go_on(tmp_path: Path) -> None:
     done = run(["-p"], tmp_path, stdin="what is 17% of 2450?\n")
     assert done.returncode == 0, done.stderr
