@@ -273,7 +273,9 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
                 return Text(text, rest, citations_of(block.get("citations")))
             return None
         case {"type": "tool_use"}:
-            name = block.get("name") if isinstance(block.get("name"), str) else ""
+            name = block.get("name")
+            if not isinstance(name, str):
+                name = ""
             rest = without(block, ("type", "id", "name", "input"))
             if name == CALL_TOOL.name:  # as sent, though it is a call of another tool
                 rest = without(block, ("type", "id"))
