@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mcpagent.errors import InputError
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
+from mcpagent.models.wire_values import legal_id
 from mcpagent.values.messages import (
     Message,
     Origin,
@@ -168,7 +169,10 @@ def sent_of(protocol: str, answer: dict[str, Any]) -> list[Any]:
     """What has to come back: not what an answer cannot end in. In a Chat message a null and an empty list say the same
     as nothing."""
     if protocol == "messages":
-        return without_end(answer["content"], {"thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"})
+        return without_end(
+            [*map(with_legal_id, answer["content"])],
+            {"thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"},
+        )
     if protocol == "responses":
         return without_end([*filter(may_return, answer["output"])], {"reasoning"})
     message = answer["choices"][0]["message"]
@@ -186,6 +190,13 @@ def may_return(item: dict[str, Any]) -> bool:
             return bool(item.get("content"))
         case _:
             return True
+
+
+def with_legal_id(block: dict[str, Any]) -> dict[str, Any]:
+    """The block with an ID that Anthropic takes, which is its own if it is one."""
+    if block.get("type") != "tool_use" or not block.get("id"):
+        return block
+    return {**block, "id": legal_id(str(block["id"]), longest=64)}
 
 
 def is_known(block: dict[str, Any]) -> bool:
