@@ -379,10 +379,12 @@ def _advice(
     load = after or "Use 'add_tool' to load the ones you need."
     if result.how == "closest":
         return [
-            f"no tool matches the pattern; closest by words: {_names_of(result)}. {load}{_connecting(session)}"
+            f"no tool matches the pattern; closest by words: {_names_of(result)}. {load}{servers_down(session)}"
         ]
     if not result.found:
-        return [f"Only weak matches. {_what_to_do(result)}{load}{_connecting(session)}"]
+        return [
+            f"Only weak matches. {_what_to_do(result)}{load}{servers_down(session)}"
+        ]
     advice = [
         f"Found matching tools. {_what_to_do(result)}{load}{_connecting(session, is_sure=result.confidence == 'high')}"
     ]
