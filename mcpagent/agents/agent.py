@@ -1,4 +1,4 @@
-"""`Agent`: the class users meet. A definition of who answers with what, shared by its sessions; wiring only."""
+"""`Agent`: the public class. It defines model, tools and settings, which its sessions share; wiring only."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Agent(WaysToAsk[Deps]):
         limits: Limits | None = None,
         trusted: bool | None = None,
     ) -> Session[Deps]:
-        """A separate conversation over this agent's servers, tools and model; it continues `messages`, if you pass any.
+        """Start a separate conversation over this agent's servers, tools and model, optionally from `messages`.
 
         It lives as long as your code holds it. If the agent stores its sessions, a known ID continues its conversation.
         Reading it takes some milliseconds, during which the event loop waits:
@@ -177,7 +177,7 @@ class Agent(WaysToAsk[Deps]):
         *,
         trusted: bool | None = None,
     ) -> tuple[str, list[Message]]:
-        """The answer to the history's last message, a user's, and the whole history after it.
+        """Answer the last message of a history, a user's; return the answer and the whole history after it.
 
         The history replaces the agent's conversation. Messages are `Message` values, what `dump_messages` gave, or in
         the shape of OpenAI's or Anthropic's messages; `trusted` as in `session`. Tools discovered in it are offered
@@ -213,7 +213,7 @@ class Agent(WaysToAsk[Deps]):
         return await self._runtime.own_session.search(query, limit)
 
     async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
-        """Another model from now on, in the same conversations with the same discovered tools.
+        """Use another model from now on, in the same conversations with the same discovered tools.
 
         Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
         session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
@@ -243,7 +243,7 @@ class Agent(WaysToAsk[Deps]):
     ) -> Callable[[_Function], _Function]: ...
 
     def tool(self, function: Any = None, **options: Any) -> Any:
-        """Decorator: a Python function, sync or async, as a tool. The options are those of `function_tool`.
+        """Register a Python function, sync or async, as a tool; use it as a decorator.
 
         Called with a `Tool`, such as another agent's `as_tool`, it adds that one unchanged.
         """
@@ -325,7 +325,7 @@ class Agent(WaysToAsk[Deps]):
         return self._runtime.spent
 
     def new_conversation(self) -> None:
-        """Begin a new conversation in the agent's own session, without what was discovered; connections stay."""
+        """Start a new conversation in the agent's default session, without discovered tools; connections stay."""
         self._runtime.own_session.begin_anew()
 
     # -- agents of cards, and as tools --------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ class Agent(WaysToAsk[Deps]):
 
     @checked()
     def to_card(self, name: str = "") -> AgentCard:
-        """The agent as a card: the one it was made of, else one made of its settings.
+        """Return the agent as a card: the card that it was created from, else one from its settings.
 
         Functions, toolsets and callbacks are code and not in it, nor are values of variables and `ServerConfig`s, which
         may be secret.
@@ -364,7 +364,7 @@ class Agent(WaysToAsk[Deps]):
         defer_loading: bool | None = None,
         timeout_seconds: float | None = None,
     ) -> Tool:
-        """This agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
+        """Return this agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
 
         Each call runs in a new session. It shares the caller's limits, cancellation and usage, and its events come as
         `SubagentEvent`; calls that need approval ask the caller's approver, and are denied without one. The agent is
@@ -399,7 +399,7 @@ class Agent(WaysToAsk[Deps]):
         await self._runtime.aclose()
 
     async def aclose(self) -> None:
-        """Ends all connections and server processes; a second call does nothing.
+        """End all connections and server processes; a second call does nothing.
 
         Runs in progress end first; code that waits for one gets `AgentStateError`.
         """

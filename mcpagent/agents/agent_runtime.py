@@ -1,4 +1,4 @@
-"""`AgentRuntime`: the engine's side of an `Agent`: its life, its sessions, and what these take from it."""
+"""`AgentRuntime`: the internal part of an `Agent`: its start and end, and the values that its sessions share."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ if TYPE_CHECKING:
     from mcpagent.models.foreign_histories import History
 
 END_SECONDS = 5.0
-"""So long closing an agent waits for a tool function that does not heed its cancellation."""
+"""Timeout of closing an agent for a tool function that ignores its cancellation."""
 
 MAX_DEPTH = 8
-"""Agents called by agents, one inside the other."""
+"""Levels of agents that call agents."""
 
 _STARTED = "the agent is already started; use one `async with` or `with` per agent"
 
@@ -325,7 +325,7 @@ class AgentRuntime:
 
     @in_own_loop
     async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
-        """Another model from now on, in the same conversations with the same discovered tools.
+        """Use another model from now on, in the same conversations with the same discovered tools.
 
         Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
         session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
@@ -424,7 +424,7 @@ class AgentRuntime:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends all connections and server processes; a second call does nothing.
+        """End all connections and server processes; a second call does nothing.
 
         Runs in progress end first; code that waits for one gets `AgentStateError`.
         """
@@ -472,14 +472,14 @@ class AgentRuntime:
     # -- for its sessions ---------------------------------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
-        """Reports a warning, once."""
+        """Report a warning, once."""
         if text not in self._warned:
             self._warned.add(text)
             self.emit(Notice(text, "warning"))
 
     @checked()
     def subscribe(self, listener: Emit) -> Callable[[], None]:
-        """Hears what servers say, too, until what this gives is called."""
+        """Call the listener with servers' events too, until the returned function is called."""
         self._subscribers[id(listener)] = listener
         return lambda: self._subscribers.pop(id(listener), None) and None
 
@@ -488,7 +488,7 @@ class AgentRuntime:
         self.spent += spent
 
     def require_usable(self) -> None:
-        """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
+        """Raise `AgentStateError` unless the agent is started, and usable in this event loop."""
         self._require_started()
         if self._background is None and running_loop() not in (None, self._loop):
             raise AgentStateError(
@@ -514,7 +514,7 @@ class AgentRuntime:
         return self.own_session
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        """The work, to be awaited in this event loop and done in the agent's own."""
+        """Return the work as a coroutine for this event loop that runs it in the agent's loop."""
         if self._background is None or running_loop() is self._loop:
             return work
         return self._background.awaited(work)
@@ -535,7 +535,7 @@ class AgentRuntime:
             subscriber(event)
 
     def _changed(self, joined: ServerLink | None) -> None:
-        """Servers are not what they were: every session finds it when it looks; one that joined is reported."""
+        """Record a change of the servers: each session finds it at its next request; report a joined server."""
         if self._own is None:  # it will begin with this
             return
         self._own.refresh()

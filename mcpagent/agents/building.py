@@ -1,4 +1,4 @@
-"""Build the runtime of an `Agent` from its arguments, and check these."""
+"""Validate the arguments of an `Agent` and build its runtime."""
 
 from __future__ import annotations
 

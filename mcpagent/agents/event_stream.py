@@ -42,7 +42,10 @@ class Answering(Protocol):
     async def begin_task(
         self, given: Callable[[], Given], listener: Emit
     ) -> tuple[asyncio.Task[RunFinished], ExitStack]:
-        """A run whose events also go to `listener`, and what ends with it: closed, if its task never began."""
+        """Start a run whose events also go to `listener`.
+
+        Return its task, and an exit stack to close if the task never starts.
+        """
 
     def leave(self, task: asyncio.Task[RunFinished]) -> None:
         """Abandon the run of `begin_task`."""
@@ -111,7 +114,7 @@ class EventStream(Generic[Output]):
             return event
         self._is_over = True
         self._events.put_nowait(event)  # for other readers
-        self._task.result()  # raises what the run raised
+        self._task.result()  # raises the run's exception
         raise StopAsyncIteration
 
     def _follow(self, event: Event) -> None:
@@ -153,7 +156,7 @@ class EventStream(Generic[Output]):
 
     @in_own_loop
     async def aclose(self) -> None:
-        """Ends the run if it is still under way, and waits for that; a second call does nothing."""
+        """Cancel the run if it is active, and wait for its end; a second call does nothing."""
         self._leave()
         if self._task is not None and not self._task.done():
             await asyncio.wait({self._task})
@@ -165,7 +168,7 @@ class EventStream(Generic[Output]):
         return self._asked._here(work)
 
     def _leave(self) -> None:
-        """Cancels the run, once, wherever this is called. The session is idle; its next run waits for the end of it."""
+        """Cancel the run, once. The session is idle at once; its next run waits for the end of this one."""
         task = self._task
         if not self._is_over and task is not None and not task.done():
             self._asked.leave(task)

@@ -21,8 +21,7 @@ InputKind: TypeAlias = Literal["prompt", "answers", "either"]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Words, or answers to calls by their id; what the answer is to be; what tool functions find in this run, and
-    what it may take."""
+    """The input of a run: text, or answers by call ID; the output type; the context for tool functions; the limits."""
 
     said: Words | Mapping[str, CallAnswer]
     spec: OutputSpec | None = None
@@ -48,7 +47,7 @@ def wanted_output(output_type: Any) -> OutputSpec | None:
 
 
 def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
-    """The words of it, or the answers. Raises `InputError`."""
+    """Return the prompt, or the answers by call ID. Raises `InputError`."""
     if isinstance(prompt, list | tuple) and any(
         isinstance(item, CallAnswer) for item in prompt
     ):

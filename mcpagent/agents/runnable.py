@@ -280,8 +280,8 @@ class WaysToAsk(Generic[Deps]):
         Raises `InputError` when an answer is missing, duplicate or answers no call. Each call runs once and then has a
         result. An answer is valid only for its own call and tool: if these changed, or are gone, the model is notified.
         Also after `agent.session(messages=...)`, in another process: calls without a result stay open until the next
-        prompt. Without answers, `resume()` continues an unfinished run (`is_unfinished`): calls that were not begun are
-        made, no call that may have run is repeated, and the model answers.
+        prompt. Without answers, `resume()` continues an unfinished run (`is_unfinished`): it makes the calls that were
+        not started, repeats no call that may have run, and lets the model answer.
 
         A run that was begun with an `output_type` still ends with such an answer. Pass the type again to get its value;
         without it, you get the validated JSON as text.
@@ -372,7 +372,7 @@ def _given(
     tool_context: ToolContext | None,
     limits: Limits | None,
 ) -> Callable[[], Given]:
-    """Return a function that reads the input when the run begins, so that its errors are those of the run."""
+    """Return a function that reads the input when the run starts, so that the run raises its errors."""
 
     def read() -> Given:
         from mcpagent.agents.run_input import READERS, Given, wanted_output

@@ -1,4 +1,4 @@
-"""`Session`: one conversation of an agent, as users call it."""
+"""`Session`: the public class of one conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`SessionRuntime`: the engine's side of a `Session`: history, tools, pending calls, the store, the run under way."""
+"""`SessionRuntime`: the internal part of a `Session`: history, tools, pending calls, the store, the active run."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             spec_from_json(standing.output) if standing.output is not None else None
         )
         self._only_asked_wait = kept is not None
-        """Whether open calls that nobody was asked about are ones that were not begun."""
+        """True if open calls without an approval request were not started."""
         self._begun: Standing | None = standing if kept is not None else None
         self._run: AgentRun | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -270,7 +270,10 @@ class SessionRuntime(WaysToAsk[Deps]):
     async def begin_task(
         self, given: Callable[[], Given], listener: Emit
     ) -> tuple[asyncio.Task[RunFinished], ExitStack]:
-        """A run whose events also go to `listener`, and what ends with it: closed, if its task never began."""
+        """Start a run whose events also go to `listener`.
+
+        Return its task, and an exit stack to close if the task never starts.
+        """
         asked = await given().with_files()
         await self._left()
         owner, running = self._owner, ExitStack()
@@ -508,7 +511,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self.durable_run = ""
 
     def fail(self, failure: Exception) -> None:
-        """Stores the error that ended a durable run before its first step; a second call does nothing."""
+        """Store the error that ended a durable run before its first step; a second call does nothing."""
         if self.durable_run:
             self._fail_run(self.durable_run, failure)
         self._keep_soon()
@@ -549,7 +552,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     @staticmethod
     def _is_wanted(run: AgentRun) -> bool:
-        """True if the answer of the run is still to come, also after a limit ended the run."""
+        """Return whether the run's answer is still missing, also after a limit ended the run."""
         return (
             not run.tally.is_over
             or bool(run.tally.pending)
@@ -591,7 +594,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return self._output
 
     def _check_answers(self, run: AgentRun) -> None:
-        """Raises `InputError` unless each call that waits, and no other, has one answer."""
+        """Raise `InputError` unless the answers match the pending calls one to one."""
         if run.answers is None:
             return
         waiting = {call.call_id: call.tool for call in self._waiting()}
@@ -638,7 +641,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return self._ended
 
     async def _left(self) -> None:
-        """Waits for the end of a run that was left, but not in that run itself."""
+        """Wait for the end of an abandoned run, unless called in that run."""
         while self._is_ending:
             assert self._leaving is not None
             asking = current_run()
@@ -658,7 +661,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         if self._run is not None:
             raise AgentStateError(BUSY)
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- properties ---------------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -706,7 +709,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return tuple(waiting)
 
     def _waiting(self) -> list[PendingCall]:
-        """Return the open calls; those of programs come from the programs' state."""
+        """Return the open calls; calls of programs come from the programs' state."""
         inner: dict[str, PendingCall] = {}
         for asked in self._pending:
             if INNER not in asked.call_id:
@@ -824,7 +827,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._begin(kept, after=before if len(kept) else None)
         if len(kept) and _how_found(self._tools) == _how_found(before):
             self._conversation.system, self._wants_instructions = system, False
-        if self._is_ending:  # what that run still comes to is not heard here any more
+        if self._is_ending:  # ignore later events of that run
             self._conversation.close_open_calls()
 
     def _begin(
@@ -995,7 +998,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             )
 
     def _prompt(self, instructions: str) -> str:
-        """The system prompt: the agent's instructions, what the history began with, how to find tools."""
+        """Return the system prompt: the agent's instructions, the history's system messages, how to find tools."""
         own = "\n\n".join(text for text in (instructions, self._given_system) if text)
         return system_prompt(own, self._section)
 
@@ -1035,7 +1038,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._has_begun = True
 
     async def _settle(self) -> None:
-        """Waits for servers that are connecting, one limit for each question, and brings the tools up to date."""
+        """Wait for connecting servers, within one limit for each question, and update the tools."""
         run, sources = self._run, self._owner.definition.sources
         if run is None:
             await sources.settle(self._owner.emit, 0.0)
@@ -1056,7 +1059,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         if self._owner.model is not self._model:
             self._go_on()
         if self._begun is not None:
-            return  # what is not there before the first run is not gone
+            return  # before the first run, a missing server is not a lost one
         catalog, tools = self._catalog(self._has_begun), self._tools
         if catalog is tools.catalog and catalog.listing is tools.listing:
             return
@@ -1072,7 +1075,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._warn_of_misfits()
 
     def _remembered(self, programs: Mapping[str, Any]) -> Memory:
-        """Return what a store has of this session's programs."""
+        """Return the stored state of this session's programs."""
         if self._store is None or self._owner.definition.code_mode is None:
             return Memory.from_json(programs, self.id)
         self._store.read_signing_key()
@@ -1087,7 +1090,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         ).atexit = False  # the process end releases all
 
     async def _keep(self, conversation: Conversation) -> None:
-        """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""
+        """Write the changes before the next step of the run. Raises `SessionStoreError`."""
         if self._keeper is not None and conversation is self._conversation:
             await self._keeper.write(
                 conversation, self._standing(self._run), model=self._owner.model.name
@@ -1169,7 +1172,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     def stop_keeping(self) -> None:
         """Continue in memory only. The messages so far stay stored, and other processes can open the session."""
         if self._run is None:
-            self._keep_soon()  # what a program put into a namespace since the last run
+            self._keep_soon()  # changes of a namespace by the program since the last run
         if self._shelf is not None:
             self._shelf.is_written = False
         keeper, self._keeper = self._keeper, None
@@ -1183,7 +1186,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             self._keeper.release()
 
     def take_again(self, updated: float) -> bool:
-        """Takes the session back, if its last write is the last one of this process; returns whether it is."""
+        """Lease the released session again, unless another process wrote into it. Return whether it is leased."""
         if self._keeper is None or self._keeper.version != updated:
             return False
         self._keeper.keep_again()
@@ -1217,7 +1220,7 @@ def _expect_usable(context: object, limits: object = None) -> None:
 
 
 def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
-    """The tool search asked for; with our own search, and a warning, when the model's provider cannot."""
+    """Return the requested tool search, or local search with a warning if the provider does not support it."""
     if not tools.provider_searches:
         return tools.options
     deferred = [tool.definition for tool in tools.deferred.values()]
@@ -1229,7 +1232,7 @@ def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
 
 
 def _last_asked(messages: Sequence[Message]) -> str:
-    """The text of the last prompt, or ""."""
+    """Return the text of the last prompt, or ""."""
     places = range(len(messages) - 1, -1, -1)
     asked = (
         messages[at].text
@@ -1240,7 +1243,7 @@ def _last_asked(messages: Sequence[Message]) -> str:
 
 
 def _is_unfinished(conversation: Conversation) -> bool:
-    """True if the model still has to answer the last message, or calls of its last message have no result."""
+    """Return whether the last message needs an answer, or its calls need results."""
     last = conversation.messages[-1:]
     return bool(last) and (last[0].role != "assistant" or bool(conversation.open_calls))
 

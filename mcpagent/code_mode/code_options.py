@@ -1,4 +1,4 @@
-"""`CodeMode`: what a program of a model may take."""
+"""`CodeMode`: the limits of a model's programs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CodeMode:
 
 
 def search_for_programs(search: ToolSearch | None) -> ToolSearch:
-    """The tool search of code mode: our own, over all tools that are not pinned, which loads nothing."""
+    """Return the tool search of code mode: local, over all tools that are not pinned, and loading none."""
     wanted = search or ToolSearch()
     ours = replace(
         wanted,

@@ -1,4 +1,4 @@
-"""Names of servers, tools and arguments as Python identifiers: legal, unique, and what they mean stays known."""
+"""Convert names of servers, tools and arguments to Python identifiers: valid, unique, and fixed for a conversation."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ TYPE_WORDS = frozenset(
         "str",
     }
 )
-"""What stubs are written with: no function and no field may take the place of these."""
+"""Names that stubs use: no function and no field may have them."""
 
 BUILTINS = TYPE_WORDS | frozenset(
     "abs all any asyncio bin bytes call chr dir divmod enumerate eval exec filter format getattr globals hash help hex "  # noqa: SIM905
     "id input isinstance iter json len locals map max min next object open ord pow print range repr reversed round set "
     "setattr slice sorted sum super tools tuple type vars zip".split()
 )
-"""What a program needs by these names: an imported function is called otherwise."""
+"""Built-in names that a program needs: an imported function gets another name."""
 
 MODULES = sys.stdlib_module_names | frozenset(
     "_typeshed aifc annotationlib asynchat asyncore audioop cgi cgitb chunk compression crypt distutils imghdr imp "  # noqa: SIM905
     "lib2to3 mailcap mcpagent_calls mypy_extensions nis nntplib ossaudiodev pipes smtpd sndhdr spwd sunau telnetlib "
     "tools ty_extensions typing_extensions uu xdrlib".split()
 )
-"""Modules that a type checker knows already, whatever Python this is: those of the standard library, ever."""
+"""Modules that a type checker knows in any Python version: those of the standard library, past and present."""
 
 _ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
 
 
 def identifier(name: str) -> str:
-    """An identifier like this name: ASCII alone, no keyword, not private, of 60 characters at most.
+    """Return an identifier like this name: ASCII only, no keyword, not private, at most 60 characters.
 
-    Names without any usable character become `tool`; two names may give the same identifier (`identifiers`).
+    Names without any usable character become `tool`; two names may have the same identifier (`identifiers`).
     """
     legal = _ILLEGAL.sub("_", name[: 8 * MAX_IDENTIFIER]).strip("_")[:MAX_IDENTIFIER]
     if name.endswith("_") and name == f"{legal}_":
@@ -127,7 +127,7 @@ class ImportPlace:
 
 
 def _of(source: str | None) -> str:
-    """A source may be called as our own module is: the mark before that keeps the two apart."""
+    """Return a key for the source; a marker keeps it apart from mcpagent's own module of the same name."""
     if source is None:
         return f"\0{OWN_FUNCTIONS}"
     return source
@@ -147,11 +147,11 @@ class Places:
     _added: object = None
 
     def functions_in(self, module: str) -> frozenset[str]:
-        """The names of all functions of a module."""
+        """Return the names of all functions of a module."""
         return self._functions.get(module, frozenset())
 
     def give(self, key: ToolKey, place: ImportPlace) -> None:
-        """The place that this tool had in another process, before it gets one here."""
+        """Set the place that this tool had in another process, before it gets one here."""
         self.by_key[key] = place
         self._modules[_of(key.source)] = place.module
         self._functions[place.module] = self.functions_in(place.module) | {
@@ -165,7 +165,7 @@ class Places:
             self._added = known
 
     def add(self, tools: Iterable[ToolDefinition]) -> None:
-        """Gives all of these a place, unless they have one."""
+        """Assign a place to each tool without a place."""
         new: dict[str, dict[ToolKey, str]] = {}
         for tool in tools:
             key = tool.key

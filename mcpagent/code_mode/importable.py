@@ -1,4 +1,4 @@
-"""The tools of a conversation as functions of modules: the importable ones, and the description of each."""
+"""Convert the tools of a conversation to functions of modules, and describe the importable ones."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Function:
 
 
 Modules = Mapping[str, Mapping[str, Function]]
-"""By module, by name in it."""
+"""Tools by module, and by their name in the module."""
 
 
 def is_wrapped(output_schema: Mapping[str, Any] | None) -> bool:
-    """True if a server wrapped its result in `{"result": ...}`, since structured content must be an object.
+    """Return whether a server wrapped its result in `{"result": ...}`, since structured content must be an object.
 
     FastMCP marks such a schema with `x-fastmcp-wrap-result`.
     """
@@ -40,7 +40,7 @@ def is_wrapped(output_schema: Mapping[str, Any] | None) -> bool:
 
 
 def known_places(session: SessionTools, places: Places) -> Places:
-    """The places of all known tools."""
+    """Return the places of all known tools."""
     places.add_known(session.known)
     return places
 
@@ -55,7 +55,7 @@ async def find_places(session: SessionTools, places: Places) -> None:
 def functions_of(
     session: SessionTools, places: Places, names: Iterable[str]
 ) -> dict[str, dict[str, Function]]:
-    """The tools of these offered names, as functions; those that are gone are not among them."""
+    """Return the tools of these offered names as functions, without tools that are gone."""
     known_places(session, places)
     taken: dict[str, set[str]] = {}
     found: dict[str, dict[str, Function]] = {}

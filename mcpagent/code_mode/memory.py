@@ -1,4 +1,4 @@
-"""Store the state that programs leave behind in a conversation: variables, finished programs, and one that waits.
+"""Store the state of a conversation's programs: variables, finished programs, and a suspended program.
 
 The state is signed for its session, since the interpreter trusts its own bytecode. The key comes from the environment
 (`MCPAGENT_SIGNING_KEY`), from the store that all workers share, or from this user's folder.
@@ -29,24 +29,24 @@ from mcpagent.utilities.text.secrets import may_hold_secrets, without_secrets
 from mcpagent.values.messages import ToolCall, ToolErrorKind, ToolKey
 
 MAX_CONTEXT = 100_000
-"""Characters of earlier programs that the type checker knows of."""
+"""Characters of earlier programs that the type checker gets."""
 
 MAX_KEPT = 8_000_000
-"""Bytes of variables, or of a program that waits, that are written with a session."""
+"""Bytes of variables, or of a suspended program, that a session stores."""
 
 _KEY_BYTES = 32
 
 _FORM = 2
-"""Of what is kept: it can be read only where the sandbox begins with the same (`prelude.py`)."""
+"""Version of the stored state: it is readable only if the sandbox starts with the same prelude (`prelude.py`)."""
 
 _MAX_READ = 20_000
 _LARGE = 100_000
 
 _PIECE, _OVERLAP = 400_000, 20_000
-"""Bytes that are searched for secrets at once: other threads wait as long."""
+"""Bytes that are searched for secrets at once; other threads wait during that time."""
 
 _BEHIND_LENGTH = re.compile(r"(x.|y..)([\w.-]{16,})", re.ASCII | re.DOTALL)
-"""A word of which the length before it may look like a part (RFC 8949, 3)."""
+"""A word whose length prefix may look like a part of the word (RFC 8949, 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Underway:
     calls: int = 0
     printed: str = ""
     known_before: str = ""
-    """What the type checker knows besides, as `Job` has it."""
+    """Additional source for the type checker, as in `Job`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ class ProgramVariables:
 
 
 _Part: TypeAlias = "tuple[tuple[object, ...], Mapping[str, Any] | None]"
-"""A part as it is kept, behind the values that it was made of."""
+"""The values that a part was made of, and the part in its stored form."""
 
 StoreKey: TypeAlias = Callable[[], bytes | None]
-"""Gives the key that all workers of a store share, or None."""
+"""Callback that returns the key that all workers of a store share, or None."""
 
 
 def no_store_key() -> bytes | None:
@@ -121,7 +121,7 @@ class Memory:
     context: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     earlier: tuple[ProgramVariables, ...] = ()
-    """The variables after each program, for a rewind; those of the last program too. The oldest are `lost` after a
+    """The variables after each program, for a rewind, including the last program. The oldest become `lost` after a
     while."""
     imported: Mapping[ToolKey, ImportPlace] = field(
         default_factory=dict[ToolKey, ImportPlace]
@@ -130,10 +130,11 @@ class Memory:
     ended: EndedProgram | None = None
     places: Places = field(default_factory=Places)
     lost: str = ""
-    """What is to be told with the next program: that variables are gone, and why."""
+    """The notice for the next program: variables are gone, and the reason."""
     store_key: StoreKey = no_store_key
     shapes: dict[ToolKey, str] = field(default_factory=dict[ToolKey, str])
-    """The shape of the last result of each tool; its keys are content of this conversation, for no other one."""
+    """The shape of the last result of each tool; its keys are content of this conversation, so no other one may use
+    it."""
     _kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
     _parts: dict[str, _Part] = field(default_factory=_no_parts)
 
@@ -149,7 +150,7 @@ class Memory:
         self.context = tuple(context)
 
     def is_long(self, source: str) -> bool:
-        """True if remembering this source takes long."""
+        """Return whether adding this source takes long."""
         return len(source) + sum(map(len, self.context)) > MAX_CONTEXT
 
     def imports(self, functions: Mapping[ToolKey, ImportPlace]) -> None:
@@ -158,7 +159,7 @@ class Memory:
             self.imported = {**self.imported, **functions}
 
     def variables(self) -> list[str]:
-        """Their names, those that were assigned last first; of many programs those that ran last."""
+        """The names of variables, the last assigned first; for many programs, those of the last run first."""
         found: dict[str, None] = {}
         room = _MAX_READ
         for source in reversed(self.context):
@@ -348,7 +349,7 @@ class Memory:
         return None
 
     def _has_secret(self, data: bytes, *texts: str) -> bool:
-        """True if one of the texts or the interpreter's dump contains a secret.
+        """Return whether one of the texts or the interpreter's dump contains a secret.
 
         The dump holds each text verbatim, after its length.
         """
@@ -503,7 +504,7 @@ def _signing_key(store_key: StoreKey) -> bytes | None:
 
 
 def _own_key() -> bytes | None:
-    """This user's own key, made when it is first needed; None if there is no place for it."""
+    """Return this user's key, created at its first use, or None if it cannot be stored."""
     return _key_at(state_folder(os.environ) / "code-mode.key")
 
 

@@ -11,7 +11,7 @@ LAST = "_mcpagent_last"
 """The value of the last expression, in the sandbox."""
 
 STATEMENT = "_mcpagent_statement"
-"""The number of the statement at the top level that runs, in the sandbox."""
+"""The number of the running top-level statement, in the sandbox."""
 
 MODULE, FUNCTION = "_mcpagent_module", "_mcpagent_function"
 HAS, BRIEF, SHOWN = "_mcpagent_has", "_mcpagent_brief", "_mcpagent_shown"

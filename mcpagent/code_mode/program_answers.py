@@ -1,4 +1,4 @@
-"""Write the text that the model receives about a program: its mistakes, its output, its failure."""
+"""Write the text that the model receives about a program: type errors, output, and failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to s
 def refused(
     job: Job, modules: Modules, problems: Sequence[Problem], before: int
 ) -> ToolOutput:
-    """The type checker's words, and the signatures of functions that were imported without having been shown."""
+    """Return the type checker's errors, and the signatures of imported functions that no search had shown."""
     program = job.program
     lines = program.lines
     told = ["The program was not run, and made no call:"]
@@ -86,7 +86,7 @@ def _has(name: str, *modules: Any) -> bool:
 
 
 def _not_shown(job: Job, modules: Modules) -> list[str]:
-    """The offered names of tools that a program imports by the right name, and no search has shown."""
+    """Return the offered names of correctly imported tools that no search has shown."""
     places = known_places(job.session, job.memory.places).by_key
     wanted = {(one.module, one.name) for one in job.program.imports if one.name}
     wanted -= {

@@ -1,4 +1,4 @@
-"""The calls that a program makes, through the gate that direct calls go through, all at the same time."""
+"""Make the calls of a program concurrently, through the same pipeline as direct calls."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import Tool, ToolOutput
 
 MAX_RESULT_SHARE = 2**18
-"""Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
+"""Characters of a call's result for each megabyte of the sandbox; parsing it takes several times as much memory."""
 
 MOST_AT_ONCE = 50
-"""Calls of one program that are made at the same time; more of them would hold the event loop with each step."""
+"""Concurrent calls of one program; more would slow down each step of the event loop."""
 
 _AT_ONCE = 10
-"""Calls that begin in one step of the event loop."""
+"""Calls that start in one step of the event loop."""
 
 _MANY_CHARACTERS = 20_000
 
@@ -89,13 +89,13 @@ class Job:
     )
     blocks: list[BinaryBlock] = field(default_factory=list[BinaryBlock])
     before: str = ""
-    """What is told before what this sandbox prints: what it had printed before it was left."""
+    """Output from before the program was suspended; it precedes the output of this sandbox."""
     known_before: str = ""
-    """What a type checker is to know before the program, besides earlier ones, as source."""
+    """Source for the type checker that precedes the program, in addition to earlier programs."""
     at_once: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE)
     )
-    """Held by each call that is being made."""
+    """Each active call holds it."""
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
 
     async def make_ready(self) -> None:
@@ -113,7 +113,7 @@ class Job:
         return functions_of(self.session, self.memory.places, importable(self.session))
 
     def function(self, path: str) -> Function | None:
-        """The one of this path, if it may be imported."""
+        """Return the function of this path, if the program may import it."""
         known, discovery = self.session.known, self.session.conversation.discovery
         if self._names[0][0] is not known or self._names[0][1] is not discovery:
             places = known_places(self.session, self.memory.places).by_key
@@ -255,7 +255,7 @@ async def _leave_underway(
 
 
 _Answer: TypeAlias = "dict[str, Any] | PendingCall"
-"""What a call came to, as the sandbox takes it: a value or an exception; or that it waits for somebody."""
+"""The outcome of a call for the sandbox: a value or an exception, or a pending call."""
 
 
 async def _answered(job: Job, asked: AskedCall) -> _Answer:

@@ -1,6 +1,6 @@
-"""A program as text: what it imports, what is fed to the sandbox in its place, and what of it was done.
+"""Analyse the source of a program: its imports, the code that replaces them in the sandbox, and the executed part.
 
-Pure functions of Python source. A program is parsed, never run, in this process.
+All functions are pure functions of Python source. This process parses a program, but never runs it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import accumulate
 from mcpagent.code_mode.prelude import LAST, MODULE, STATEMENT
 
 MAX_CODE = 32_768
-"""Characters of a program; parsing as much holds other threads up for some milliseconds."""
+"""Characters of a program; parsing that many blocks other threads for some milliseconds."""
 
 MAX_IMPORTS = 4_000_000
-"""Characters of what stands for the imports of a program."""
+"""Characters of the source that replaces the imports of a program."""
 
 LONG_CODE = 2_000
-"""Characters of a program that is read beside the event loop."""
+"""Characters of a program from which on a worker thread parses it."""
 
 TOOLS = "tools"
 
@@ -28,10 +28,10 @@ KEPT = "_mcpagent_kept"
 _CONTEXT = (
     f"from typing import Any as _mcpagent_any\ndef {KEPT}() -> _mcpagent_any: ...\n"
 )
-"""What stands before all that ran, for the type checker: variables that a value is known of, and no type."""
+"""The beginning of the type checker's context: a placeholder for variables with a known value and unknown type."""
 
 MAX_KEPT_NAMES = 20_000
-"""Characters of the names of variables of which no more is known."""
+"""Characters of variable names of which only the name is known."""
 
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
@@ -46,7 +46,7 @@ _SCOPES = (
     ast.DictComp,
     ast.GeneratorExp,
 )
-"""What has names of its own."""
+"""Nodes that have a separate scope."""
 
 
 class ProgramError(Exception):
@@ -71,7 +71,7 @@ class Program:
     source: str
     tree: ast.Module
     imports: tuple[ImportedName, ...] = ()
-    """What it takes from `tools`, each once, in order."""
+    """The names imported from `tools`, each once, in order."""
 
     @property
     def lines(self) -> list[str]:
@@ -92,7 +92,7 @@ class Program:
         return bool(self.tree.body) and isinstance(self.tree.body[-1], ast.Expr)
 
     def before(self, number: int) -> str:
-        """The source of the statements before this one (from 0 on) of the top level."""
+        """Return the source of the top-level statements before this one (counted from 0)."""
         line, column = _begin(self.tree.body[number])
         lines = self.source.encode().split(b"\n")
         return b"\n".join([*lines[: line - 1], lines[line - 1][:column]]).decode()
@@ -105,7 +105,7 @@ class Program:
         )
 
     def names_at(self, line: int) -> tuple[str, ...]:
-        """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
+        """Return the variables that the innermost statement at this line reads, in order, without called names."""
         statement = None
         for node in ast.walk(self.tree):
             if isinstance(node, ast.stmt) and node.lineno <= line <= (
@@ -131,7 +131,7 @@ class Program:
 
 
 def parsed(code: str) -> Program:
-    """The program, without the fence of a code block around it. Raises `ProgramError`."""
+    """Parse the program, without the fence of a code block around it. Raises `ProgramError`."""
     fenced = None
     if len(code) <= MAX_CODE + 100:
         fenced = _FENCE.match(code)
@@ -181,7 +181,7 @@ def parsed(code: str) -> Program:
 
 
 def assigned_names(source: str) -> list[str]:
-    """The variables that the statements of a program assign at its top level, the last first."""
+    """Return the variables that a program assigns at its top level, the last first."""
     return [
         name[:80] for name in reversed(bound_names(_body(source), only_variables=True))
     ]
@@ -242,7 +242,7 @@ def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
 
 
 def in_short(*sources: str) -> str:
-    """Programs that ran, as what they leave: what they import from `tools`, and the names of all else."""
+    """Shorten finished programs to their imports from `tools` and the names of their other variables."""
     imports: dict[str, None] = {}
     names: dict[str, None] = {}
     for source in sources:
@@ -335,7 +335,7 @@ def _span(node: ast.stmt, offsets: list[int]) -> tuple[int, int]:
 
 
 def _replaced(source: str, edits: list[tuple[int, int, str]]) -> str:
-    """The source with other text between these bytes."""
+    """Return the source with these byte ranges replaced."""
     data, parts, done = source.encode(), list[bytes](), 0
     for start, end, text in sorted(edits):
         parts += [data[done:start], text.encode()]
@@ -407,7 +407,7 @@ def submodule_imports(modules: Iterable[str]) -> str:
 
 
 def submodules_in(source: str) -> list[str]:
-    """The modules of `submodule_imports`."""
+    """Return the modules of `submodule_imports`."""
     begin = f"import {TOOLS}."
     return [
         line.removeprefix(begin)

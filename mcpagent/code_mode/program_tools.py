@@ -34,10 +34,10 @@ from mcpagent.values.tools import Tool, ToolOutput
 RUN_CODE = "run_code"
 
 MAX_TOLD = 40
-"""Functions, and variables, that a model is reminded of."""
+"""Functions, and variables, that a note lists for the model."""
 
 MAX_STUB = 1_600
-"""Characters of one tool in a search's answer; of a longer one its classes are left out."""
+"""Characters of one tool in a search result; a longer stub omits its classes."""
 
 
 def program_tools(

@@ -26,7 +26,7 @@ _EXCEPTIONS: dict[ToolErrorKind, str] = {
 
 
 def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
-    """An error as the exception that a program gets."""
+    """Convert an error to the exception that a program gets."""
     return {
         "exc_type": _EXCEPTIONS.get(kind, "RuntimeError"),
         "message": safe_line(text, MAX_ERROR),
@@ -77,7 +77,7 @@ def _written(tool: Tool, output: ToolOutput) -> str:
 
 
 def shape_of(text: str) -> str:
-    """The shape of such a value, as `list[{"id": int, "title": str}]`; "" for one that says nothing."""
+    """Return the shape of such a value, as `list[{"id": int, "title": str}]`; "" if it has no information."""
     if len(text) > _MAX_READ or (text[:1] == "t" and text[1:2] not in ("{", "[")):
         return ""
     try:

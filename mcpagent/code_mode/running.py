@@ -143,7 +143,7 @@ async def _problems(job: Job, stubs: Mapping[str, str]) -> tuple[list[Problem], 
 
 
 async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
-    """A program that was left, for an answer or since its process ended, at the calls that it was in."""
+    """Continue a suspended program at its calls, after an answer or a restart of the process."""
     try:
         await job.sandbox.restore(underway.snapshot, underway.asked)
     except ValueError:

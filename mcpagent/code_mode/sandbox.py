@@ -1,8 +1,8 @@
-"""The seam to the interpreter (`pydantic-monty`): one program in a worker process, driven from a separate thread.
+"""Run one program in a worker process of the interpreter (`pydantic-monty`), driven from a separate thread.
 
-Values cross as JSON text alone, which the sandbox makes and reads: values of a program, however large or nested, never
-become objects in this process. Of `pydantic-monty` the synchronous interface is used: with the asynchronous one of
-1.4.0 a process is aborted at its end, four times of ten.
+Values cross only as JSON text, which the sandbox writes and reads: values of a program, however large or nested, never
+become objects in this process. This module uses the synchronous interface of `pydantic-monty`: with the asynchronous
+one of 1.4.0, a process is aborted at its end in four of ten runs.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ MAX_PRINTED = 1_000_000
 """Characters that a program may print."""
 
 MAX_PATH, MAX_ASKED = 200, 16_777_216
-"""Characters of a function's path, and of the arguments of all calls that a program waits for at once."""
+"""Characters of a function's path, and of the arguments of all calls that a program awaits at once."""
 
 MAX_SLEEP, MAX_SLEEPS = 10.0, 60.0
-"""Seconds that a program may sleep at once, and in all."""
+"""Seconds that a program may sleep in one call, and in all."""
 
 
 _IS_OVER = (
@@ -49,7 +49,7 @@ _IS_OVER = (
     "memory limit exceeded: ",
     "the worker exceeded its memory limit",
 )
-"""How the interpreter begins to tell that a program is over its limits; a tool may speak of limits of its own."""
+"""Prefixes of the interpreter's errors for exceeded limits; a tool may report its own limits in other words."""
 
 _starting = threading.Lock()
 
@@ -66,7 +66,7 @@ def _without_terminal() -> Iterator[None]:
 
 
 def require_installed() -> None:
-    """Raises `ConfigError` where the interpreter is not installed."""
+    """Raise `ConfigError` if the interpreter is not installed."""
     with contextlib.suppress(ValueError):  # of a module that is set to None
         if importlib.util.find_spec("pydantic_monty") is not None:
             return
@@ -201,7 +201,7 @@ class Sandbox:
     # -- running ------------------------------------------------------------------------------------------------------
 
     async def begin(self, state: bytes = b"") -> None:
-        """The variables of earlier programs (`dumped`), or none. Raises `ValueError` if they cannot be read."""
+        """Load the variables of earlier programs (`dumped`), if any. Raises `ValueError` if they are unreadable."""
         await self._do(lambda: self._begin(state))
 
     def _begin(self, state: bytes) -> None:
@@ -230,7 +230,7 @@ class Sandbox:
     def _checkout(
         self, exits: ExitStack, modules: dict[str, Any], **more: Any
     ) -> MontySession:
-        """The one process, which checks the program and then runs it; another one if it is gone."""
+        """Return the process that checks and then runs the program, or a new one if it is gone."""
         import pydantic_monty as monty
 
         with _without_terminal():
@@ -259,7 +259,7 @@ class Sandbox:
         }
 
     async def feed(self, source: str) -> Step:
-        """Runs a program until it ends or waits for a call."""
+        """Run a program until it ends or waits for a call."""
         return await self._do(
             lambda: self._stepped(
                 lambda session: session.feed_start(source, print_callback=self._printed)
@@ -267,7 +267,7 @@ class Sandbox:
         )
 
     async def go_on(self, answers: Mapping[int, dict[str, Any]]) -> Step:
-        """Gives a program that waits the results of some of its calls."""
+        """Continue a waiting program with the results of some of its calls."""
 
         def resumed(_: MontySession) -> Any:
             for asked in answers:
@@ -277,11 +277,11 @@ class Sandbox:
         return await self._do(lambda: self._stepped(resumed))
 
     async def snapshot(self) -> bytes:
-        """The program as it waits now, for `restore`."""
+        """Return the state of the waiting program, for `restore`."""
         return await self._do(lambda: self._snapshot.dump())  # type: ignore[union-attr]
 
     async def restore(self, snapshot: bytes, asked: Sequence[AskedCall]) -> None:
-        """A program that waited, in another process, for these calls. Raises `ValueError` if it cannot be read."""
+        """Load a program that waited for these calls in another process. Raises `ValueError` if it is unreadable."""
 
         def load() -> None:
             import pydantic_monty as monty

@@ -1,4 +1,4 @@
-"""A tool's definition as a Python stub, and keyword arguments written by it as the JSON that the tool is sent.
+"""Write a tool's definition as a Python stub, and convert a call's keyword arguments to the JSON for the tool.
 
 All text of servers is data here: names become identifiers, values `repr`, descriptions one escaped line.
 """
@@ -30,7 +30,7 @@ _MAX_CLASSES, _MAX_DEPTH, _MAX_BRANCHES, _MAX_VALUES, _MAX_FIELDS = 24, 6, 8, 40
 _MAX_VALUE_CHARACTERS = 60
 _MAX_INTEGER = 2**63
 _MAX_SCHEMAS = 2_000
-"""Schemas that are looked at for one tool: what is written in little may stand for very many."""
+"""Schemas that are visited for one tool: a short schema may expand to very many."""
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITIONS = ("if", "then", "else")
@@ -74,7 +74,7 @@ class Stub:
         return "\n".join((*self.classes, f"{self.signature}:", doc))
 
     def wire_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON arguments of a call that was written by the stub; unknown keywords stay unchanged."""
+        """Return the JSON arguments of a call written by the stub; unknown keywords stay unchanged."""
         return {
             self.keywords.get(name, name): value
             for name, value in arguments.items()
@@ -88,7 +88,7 @@ def stub_of(
     output_schema: Mapping[str, Any] | None = None,
     taken: frozenset[str] = frozenset(),
 ) -> Stub:
-    """The stub of a tool under this (legal) name; none of its classes has a `taken` name."""
+    """Return the stub of a tool under this valid name; none of its classes has a `taken` name."""
     parameters = definition.parameters
     properties = properties_of(parameters)
     required = set(required_of(parameters))
@@ -161,7 +161,7 @@ def _docstring(definition: ToolDefinition, keywords: Mapping[str, str]) -> str:
 
 
 def plain_words(text: str) -> str:
-    """The text for a docstring: no quote or backslash of it does anything there."""
+    """Return the text in a form for a docstring, with its quotes and backslashes neutralised."""
     line = " ".join(for_model(text).split())
     return line.replace("\\", "/").replace('"', "'")
 
@@ -185,7 +185,7 @@ class _Types:
         return _Types(root, self.prefix, self.taken, self.classes, _left=self._left)
 
     def of(self, schema: Any, hint: str, depth: int = 0) -> str:
-        """The type of values that fit; one that is wider where Python has no word for it."""
+        """Return the type of valid values, or a wider one if Python cannot express it."""
         if (
             not isinstance(schema, dict)
             or depth > _MAX_DEPTH
@@ -221,7 +221,7 @@ class _Types:
         return self._of_kind(schema, hint, depth)
 
     def _is_apart(self, schema: dict[str, Any]) -> bool:
-        """True if references inside the schema are relative to the schema itself."""
+        """Return whether references inside the schema are relative to the schema itself."""
         return (
             schema is not self.root
             and isinstance(own := schema.get("$id"), str)
@@ -280,7 +280,7 @@ class _Types:
             name = self._references[id(found)] = self._free_name(last)
             kind = self._object(found, last, depth, name)
         else:
-            self._references[id(found)] = "Any"  # one that holds itself
+            self._references[id(found)] = "Any"  # a schema that contains itself
             kind = self.of(found, last, depth + 1)
         self._references[id(found)] = kind
         return kind
@@ -357,7 +357,7 @@ def _class_name(text: str) -> str:
 
 
 def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
-    """True if the schema allows objects to have keys other than the described ones."""
+    """Return whether the schema allows objects with keys other than the described ones."""
     if schema.get("additionalProperties", False) is not False:
         return True
     if any(
@@ -388,7 +388,7 @@ def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
 
 
 def _only_extra(schema: Mapping[str, Any]) -> bool:
-    """True if all keys that are not described have the type that `additionalProperties` declares."""
+    """Return whether all undescribed keys have the type that `additionalProperties` declares."""
     rules = {**schema, "additionalProperties": False}
     return isinstance(schema.get("additionalProperties"), dict) and not _takes_more(
         rules, properties_of(schema)
@@ -402,7 +402,7 @@ def _literal(values: list[Any]) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """True if a `Literal` can contain the value, and it is short."""
+    """Return whether the value is short and a `Literal` can contain it."""
     if isinstance(value, str):
         return len(value) <= _MAX_VALUE_CHARACTERS
     return value is None or (isinstance(value, int) and abs(value) < _MAX_INTEGER)
@@ -431,7 +431,7 @@ def _takes_none(kind: str) -> bool:
 
 
 def _default(schema: Any, kind: str) -> str:
-    """The default as source, "" if there is none that can be written; only one that fits the type."""
+    """Return the schema's default as source code, or "" if it is missing, not representable or not of the type."""
     if not isinstance(schema, dict) or "default" not in schema:
         return ""
     value = schema["default"]

@@ -1,8 +1,8 @@
-"""Report the problems that a type checker finds in a program, with their lines, but none that may well be right.
+"""Report the type checker's errors in a program, with their lines, except errors that may be false.
 
-The checker believes that a list or dict keeps the element type of its first value. So `rows = [{"id": 1}]` would be no
-`list[Row]`, and a computed `str` would match no `Literal`. Such calls run, because the values of each call are checked
-anyway.
+The checker assumes that a list or dict keeps the element type of its first value. So it would reject
+`rows = [{"id": 1}]` as a `list[Row]`, and a computed `str` as a `Literal`. Such programs run, because mcpagent
+validates the arguments of each call anyway.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def reported(report: str, stubs: Iterable[str] = ()) -> list[Problem]:
 
 
 def _may_be_right(message: str, classes: frozenset[str]) -> bool:
-    """True if the expected and the found type differ only in ways that the checker cannot know."""
+    """Return whether expected and found type differ only in ways that the checker cannot know."""
     for before, between in (
         ("Expected `", "`, found `"),
         ("declared type `", "`: value of type `"),

@@ -1,7 +1,7 @@
-"""The history of one conversation, and what it says about which tools the model has.
+"""The history of one conversation, and the tools that the model has by this history.
 
-Discovery is a fold over the history: nothing else remembers it, so a saved, resumed or handed-over conversation
-offers the same tools in the same order.
+Discovery is a fold over the history and is stored nowhere else. So a saved, resumed or passed-on conversation offers
+the same tools in the same order.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
 
 
 INNER = "#"
-"""Stands between the id of a call that runs a program and the number of a call that the program makes."""
+"""Separator between the ID of a call that runs a program and the number of a call that the program makes."""
 
 MAX_PROMPT_CHARACTERS = 10_000_000
 
@@ -146,10 +146,10 @@ def call_digest(key: ToolKey | None, arguments: Any) -> str:
 
 
 def closed(messages: Sequence[Message], why: str = CANCELLED) -> list[Message]:
-    """The history with every open tool call answered, so that any provider accepts it. Idempotent.
+    """Return the history with a result for every open tool call, so that any provider accepts it. Idempotent.
 
-    A call left open by a cancelled run gets an error result that says `why`. Results are in call order, in one message
-    directly after the one that made the calls; those that answer no call are dropped.
+    A call left open by a cancelled run gets an error result with `why`. Results are in call order, in one message
+    directly after the message with the calls. Results without a call are dropped.
     """
     fixed = in_order(messages)
     _add_results(fixed, _missing(_open_calls(fixed), why))
@@ -186,7 +186,7 @@ def _answering(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, 
 
 
 def _open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The calls of the last answer that have no result yet."""
+    """Return the calls of the last answer that have no result yet."""
     answered: set[str] = set()
     for message in reversed(messages):
         if message.role != "tool":
@@ -200,7 +200,7 @@ def _missing(calls: Sequence[ToolCall], why: str) -> Message:
 
 
 def _add_results(messages: list[Message], results: Message) -> None:
-    """Appends the results; if some of their calls have theirs already, to these, so that all are in call order."""
+    """Append the results, or add them to the existing results of the same message, in call order."""
     if not results.parts:
         return
     if messages and messages[-1].role == "tool":
@@ -214,7 +214,7 @@ def _add_results(messages: list[Message], results: Message) -> None:
 
 
 def _by_call(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The results in the order of their calls, each with the changes of tools that follow it."""
+    """Return the results in the order of their calls, each followed by its changes of tools."""
     places = {call.id: place for place, call in enumerate(calls)}
     groups: list[tuple[int, list[Part]]] = [(-1, [])]
     for part in parts:
@@ -296,18 +296,18 @@ class Conversation:
             place for place in self._telling if compacted_in(self._messages[place])
         ]
         self._tokens: list[int] = []
-        """Estimated, of all messages up to each."""
+        """Estimated tokens of all messages up to each one."""
         self._fronts: dict[int, tuple[tuple[Message, ...], int]] = {}
         self._noted: list[Part] = []
         self._announced: list[Part] = []
         self._unanswered_prompt = False
         self._progress: dict[str, CallProgress] = {}
         self._progress_log: list[str] = []
-        """The IDs of calls whose progress changed, in order, for whoever writes it down."""
+        """The IDs of calls whose progress changed, in order, for the code that stores them."""
         self._steps: list[Step] = []
         self._written = 0
         self.windows: dict[str, int] = {}
-        """Tokens that fit into the window of a model, by its name, if a refused request has shown that."""
+        """By model name: the tokens that fit into its window, if a refused request has shown that."""
 
     def first(self, length: int | None = None) -> Conversation:
         """Return the first messages as a separate conversation; None: all, with pending announcements.
@@ -361,7 +361,7 @@ class Conversation:
         said = (part for message in self._messages for part in message.parts)
         return (*said, *self._noted, *self._announced)
 
-    # -- what of it is sent -------------------------------------------------------------------------------------------
+    # -- messages to send ---------------------------------------------------------------------------------------------
 
     @property
     def sent(self) -> Sequence[Message]:
@@ -478,7 +478,7 @@ class Conversation:
         return self._progress
 
     def note_progress(self, call_id: str, progress: CallProgress) -> None:
-        """Keeps what became known of an open call."""
+        """Store the progress of an open call."""
         self._progress[call_id] = progress
         self._progress_log.append(call_id)
 
@@ -572,7 +572,7 @@ class Conversation:
         return ""
 
     def say(self, prompt: str | Sequence[Content]) -> None:
-        """Appends the user's message, after closing what a cancelled run left open."""
+        """Append the user's message, after closing calls that a cancelled run left open."""
         self.close_open_calls()
         self.deliver()
         self._append(
@@ -610,15 +610,15 @@ class Conversation:
     def announce(
         self, text: str, change: ToolsChanged | ToolsShown | None = None
     ) -> None:
-        """Keeps something the model should know about its tools until there is a place for it in the history."""
+        """Queue a note to the model about its tools until it can be added to the history."""
         self._announced.extend(
             (Text(text), change) if change is not None else (Text(text),)
         )
 
     def deliver(self) -> None:
-        """Appends what was announced, before a prompt that was just said: so the next request holds it already.
+        """Append the queued notes, before a new prompt, so that the next request contains them.
 
-        Only between a batch of results, or an answer, and the next message.
+        Call it only between a batch of results, or an answer, and the next message.
         """
         if self._announced:
             prompt = []
@@ -633,7 +633,7 @@ class Conversation:
             self._announced.clear()
 
     def append(self, message: Message) -> None:
-        """Appends an assistant's message or results of its calls; these join the ones that are there, in call order."""
+        """Append an assistant's message, or results of its calls; results join the existing ones, in call order."""
         if message.role != "tool":
             self._append(message)
         elif self._messages and self._messages[-1].role == "tool":
@@ -655,7 +655,7 @@ class Conversation:
                         self._progress_log.append(call_id)
 
     def note(self, parts: Iterable[Part]) -> None:
-        """Makes changes of tools visible to the calls of the batch that is running."""
+        """Make changes of tools visible to the other calls of the running batch."""
         self._noted.extend(parts)
 
     def close_open_calls(self, why: str = CANCELLED) -> None:
@@ -665,7 +665,7 @@ class Conversation:
             self.append(_missing(calls, why))
 
     def _changed_from(self, place: int) -> None:
-        """Messages from here on are not what they were."""
+        """Invalidate values computed from the messages after this position."""
         self._written = min(self._written, place)
         del self._tokens[place:]
         del self._compactions[bisect_left(self._compactions, place) :]
@@ -701,26 +701,26 @@ def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -
 
 
 def is_cut(call: ToolCall) -> bool:
-    """True if a secret was redacted from the stored arguments of the call."""
+    """Return whether a secret was redacted from the stored arguments of the call."""
     return REDACTED in json.dumps(call.arguments)
 
 
 def _tells(message: Message) -> bool:
-    """True if the message reports tools or a compaction."""
+    """Return whether the message reports tools or a compaction."""
     for part in message.parts:
         if isinstance(part, ToolsShown | ToolsChanged | Compacted):
             return True
     return False
 
 
-# -- what can be said --------------------------------------------------------------------------------------------------
+# -- valid prompts ----------------------------------------------------------------------------------------------------
 
 Words: TypeAlias = tuple[Content | File, ...]
-"""A prompt as it can be sent, once its files are read."""
+"""A prompt ready to send, after its files were read."""
 
 
 def usable_prompt(prompt: object) -> Words:
-    """The prompt as it can be sent; raises `InputError` when it is empty, too long, or no prompt."""
+    """Return the prompt ready to send. Raises `InputError` if it is empty, too long, or no prompt."""
     parts: tuple[Any, ...] = (
         (Text(prompt),) if isinstance(prompt, str) else _parts(prompt)
     )

@@ -25,13 +25,13 @@ IMAGE_TOKENS = 1_500
 """A guess for one image: providers count by its size in pixels, most between 700 and 2,500."""
 
 DEFINITION_SHARE = 0.55
-"""Of a definition's characters / 4: providers write a schema out with little of its punctuation."""
+"""Factor on a definition's characters / 4: providers write a schema with little of its punctuation."""
 
 _PROSE, _DENSE, _SEALED = 4.2, 3.6, 8.0
 """Bytes of UTF-8 for a token: of words, of data and code, and of reasoning that only its provider can read."""
 
 _PART = 3
-"""What a provider puts around a part, at least."""
+"""The least number of tokens that a provider adds around a part."""
 
 _MARKS = str.maketrans(dict.fromkeys("0123456789{}[]()<>\"'`:;,=_-/\\|*#@&%+$~^\n\t"))
 

@@ -27,7 +27,7 @@ from mcpagent.values.tools import Tool, ToolOutput
 
 TURNED_OFF = "it is turned off"
 MOST_STARTS = 3
-"""How often a server is started whose process ends before it can be used."""
+"""Number of start attempts for a server whose process ends during startup."""
 
 
 def joins_later(server: str) -> Notice:
@@ -69,7 +69,8 @@ class McpServers:
         self._links = {item.name: self._link(item, options) for item in ordered}
         self._starts: dict[str, asyncio.Task[ServerError | None]] = {}
         self._waits: dict[str, tuple[float, float]] = {}
-        """By server: the attempt to connect, by when it began, and how long one question has waited for it at most."""
+        """By server: the start time of its connection attempt, and the longest time that one question has waited for
+        it."""
         self._has_opened = False
 
     def _link(self, config: ServerConfig, options: ServerOptions) -> ServerLink:

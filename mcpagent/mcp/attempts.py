@@ -1,6 +1,7 @@
-"""Attempts at requests that are in progress on one connection: their time limits, sent IDs and results.
+"""Requests in progress on one connection: their timeouts, IDs and results.
 
-Silence ends a request early. Progress and each piece of the answer restart that limit; the total limit always holds.
+A timeout for silence ends a request early; progress and each part of the answer restart it. The total timeout always
+applies.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mcpagent.mcp.request_failures import RequestLimits
 from mcpagent.run.agent_run import current_run
 
 Progress: TypeAlias = Callable[[float, float | None, str], None]
-"""Gets the progress of one request: how much is done, of how much, and a message."""
+"""Callback for the progress of one request: the progress so far, the total, and a message."""
 
 
 class RawResult(RootModel[dict[str, Any]]):

@@ -1,4 +1,4 @@
-"""Adapt the user's handlers to the SDK's client, for questions that a server asks unprompted or within a call."""
+"""Adapt the user's handlers to the SDK's client, for requests that a server sends at any time or within a call."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str,
     }
 
 
-# --- what it wants to know before it carries out a request (2026-07-28, multi round-trip requests) ---
+# --- questions of a server before it runs a request (2026-07-28, multi round-trip requests) ---
 
 
 async def with_input(

@@ -65,14 +65,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 for _name in ("mcp", "client"):
-    # The SDK logs what we report as errors of our own, with tracebacks; unconfigured, logging would print them.
+    # The SDK logs tracebacks of failures that mcpagent reports itself; unconfigured, logging would print them.
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 NO_HANDLERS = Handlers()
 _OTHER_TRANSPORT_STATUSES = frozenset({200, 400, 404, 405, 406, 410, 415, 501})
-"""What a URL that speaks the older SSE may answer to a POST."""
+"""Statuses with which a URL of the older SSE transport may answer a POST."""
 _PING_SECONDS = 1.8
-"""Less than `open_requests.PROBE_SECONDS`, the end of which would look like an answer."""
+"""Less than `open_requests.PROBE_SECONDS`, because the end of the probe would look like an answer."""
 
 
 class McpConnection:
@@ -291,10 +291,10 @@ class McpConnection:
         job.add_done_callback(self._jobs.discard)
         return job
 
-    # --- what passes on the wire (relay.Observer) ---
+    # --- messages on the wire (relay.Observer) ---
 
     def report(self, news: ServerNews) -> None:
-        """Passes on what the server says, without its secrets."""
+        """Pass on a notification of the server, with its secrets redacted."""
         news = replace(news, text=without_secrets(news.text))
         if news.kind == "log" and self._log is not None:
             self._log.note(f"[{news.level}] {news.text}")

@@ -26,15 +26,15 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_random_secrets, without_secrets
 
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")
-"""How the SDK words the closing error it makes; servers use the same code for errors of their own."""
+"""The SDK's texts for its own closing error; servers use the same code for other errors."""
 
 _UNREADABLE_TEXTS = ("Failed to parse", "Unexpected content type")
-"""How the SDK words that it cannot read an answer, followed by a validator's report."""
+"""The SDK's texts for an unreadable answer, followed by a validator's report."""
 
 _LONGEST_MESSAGE = 20_000
 _KEPT_WORDS = 10
 
-# Most programs say last why they ended. npm and Node.js add to it: where a log is, what is newer, the stack.
+# Most programs end with the reason. npm and Node.js add lines: the path of a log, newer versions, the stack.
 _CHATTER = re.compile(
     r"npm (?:notice|warn|WARN)\b|npm (?:error|ERR!) (?:A complete log of this run|$)|npm (?:error|ERR!)$"
 )
@@ -151,7 +151,7 @@ class Explainer:
         return error
 
     def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
-        """An error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
+        """Return a redacted error of this server; `what` ends the sentence, `tail` is its last output."""
         text = without_secrets(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 

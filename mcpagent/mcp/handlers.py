@@ -1,4 +1,4 @@
-"""Handlers for a server's questions, if the user allows them: user input, a model's answer, and folders."""
+"""Handlers for a server's requests, if the user allows them: user input, a model's answer, and folders."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from mcpagent.utilities.python.argument_checks import expect_fields
 Elicit: TypeAlias = Callable[
     [str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]
 ]
-"""Asks a person: (server's configured name, message, schema of the flat object wanted). None: they decline."""
+"""Callback that asks a person: (server's configured name, message, schema of the requested flat object). None: they
+decline."""
 
 Visit: TypeAlias = Callable[[str, str, str], Awaitable[bool]]
-"""Asks a person to open an address by themselves: (server's configured name, message, URL). False: they decline."""
+"""Callback that asks a person to open an address: (server's configured name, message, URL). False: they decline."""
 
 
 class DismissedError(Exception):
@@ -31,7 +32,8 @@ class Sampled:
 
 
 Sample: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[str | Sampled]]
-"""Has our model answer for a server: (server's configured name, `sampling/createMessage` parameters) -> its answer."""
+"""Callback that lets a model answer for a server: (server's configured name, `sampling/createMessage` parameters) ->
+its answer."""
 
 
 @dataclass(frozen=True, slots=True)

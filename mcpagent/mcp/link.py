@@ -70,14 +70,14 @@ if TYPE_CHECKING:
     from mcpagent.mcp.connection import McpConnection
 
 DEBOUNCE_SECONDS = 0.25
-"""Lists that are said to have changed are read again after so long, however often it is said meanwhile."""
+"""Delay before changed lists are read again, also after several notifications."""
 SETTLE_SECONDS = 2.0
-"""A call waits so long for lists that are said to have changed, so that what it did is known when it returns."""
+"""Timeout of a call for changed lists, so that the effect of the call is known when it returns."""
 _STEPS_BESIDE = 10
-"""Over HTTP what a server said before its answer comes by a stream of its own, and is read in so many more steps of the
-event loop, if it is there."""
+"""Over HTTP, notifications before an answer come on a separate stream. If that stream is open, it is read for so many
+more steps of the event loop."""
 LONG_CALL_SECONDS = 10.0
-"""A tool whose calls take longer is called as a task from then on, if its server lets us choose."""
+"""A tool with a longer call is called as a task from then on, if the server leaves the choice to the client."""
 
 OnToolsChanged: TypeAlias = Callable[[ToolsDifference], None]
 OutputOf: TypeAlias = Callable[[dict[str, Any]], ToolOutput]
@@ -134,7 +134,7 @@ class ServerLink:
         self._last_failure = ""
         self._refreshing: asyncio.Task[None] | None = None
         self._announced = self._refreshed = 0
-        """How often the server said that a list changed, and how many of these the lists known are newer than."""
+        """The number of list changes that the server announced, and the number that the known lists include."""
         self._subscribed: dict[str, None] = {}
         self._long: set[str] = set()
 
@@ -397,7 +397,7 @@ class ServerLink:
         text = without_secrets(f'server "{self.config.name}" {what}')
         return ServerError(text, server=self.config.name, phase=phase)
 
-    # --- what the server says unasked ---
+    # --- notifications of the server ---
 
     def _report(self, news: ServerNews) -> None:
         if news.kind == "list":

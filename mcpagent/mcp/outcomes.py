@@ -2,16 +2,17 @@
 
 | outcome | when |
 |---|---|
-| answered | a result |
-| refused | the server's own error answer, or a status by which HTTP says that the request was turned away |
-| not_sent | none of it left us |
-| unread | the server certainly never took it up: it ended before, does not know the session, or counts too many |
+| answered | the server returned a result |
+| refused | the server returned an error, or an HTTP status that rejects the request |
+| not_sent | the client sent no byte of it |
+| unread | the server certainly did not start it: it ended before, does not know the session, or limits the rate |
 | unknown | everything else: the call may have run |
 
-Only what is not sent or unread may be sent again. A text counts for that if it says one thing and nothing more: a
-server that has run a call may say anything else beside it. An answer belongs to the request whose ID it carries; an
-error without an ID, or with one that no request of ours has, can only be about the request that it came back for. The
-code -32603, an internal error, says that the server failed in the middle of its work, so the call may have run.
+Only requests that are not sent or unread may be repeated. An error text proves "unread" only if it contains that one
+statement and nothing else, because a server that has run a call may return any other text. An answer belongs to the
+request with its ID. An error without an ID, or with an ID that no request has, belongs to the request that received
+it. The code -32603, an internal error, means that the server failed in the middle of its work, so the call may have
+run.
 """
 
 from __future__ import annotations
@@ -31,17 +32,19 @@ Outcome: TypeAlias = Literal["answered", "refused", "not_sent", "unread", "unkno
 MAY_BE_SENT_AGAIN: frozenset[Outcome] = frozenset({"not_sent", "unread"})
 
 Remedy: TypeAlias = Literal["", "session", "lists", "time"]
-"""What it takes before it is sent again: a new session, the lists anew that headers are made from, or time."""
+"""The condition for sending a request again: a new session, new lists (for the headers), or a delay."""
 
 TransportName: TypeAlias = Literal["stdio", "http", "sse"]
 
 _TURNED_AWAY = frozenset(
     {401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 505}
 )
-"""RFC 9110, 15.5 and RFC 6585: about the message, the sender or the number of requests, not about what was asked."""
+"""RFC 9110, 15.5 and RFC 6585: statuses about the message, the sender or the request rate, not about the requested
+call."""
 
 _HEADER_MISMATCH = -32020
-"""Refused unseen: a parameter's header is not what the server has come to want (2026-07-28, only with HTTP 400)."""
+"""The server did not read the call: a parameter's header is not the one that the server now requires (2026-07-28, only
+with HTTP 400)."""
 
 _SESSION_WORDS = re.compile(
     r"(?:a|already|and|bad|been|closed|could|does|ended|exist|expired|find|found|gone|has|header|id|identifier|initialize"
@@ -60,30 +63,30 @@ _BUSY_WORDS = re.compile(
 _MARKUP = re.compile(
     r"</?[a-z][a-z0-9]{0,20}[^<>]{0,100}>|nginx|openresty|cloudflare", re.IGNORECASE
 )
-"""HTML, and the servers that sign an error page of their own."""
+"""HTML, and the names of web servers that appear on their error pages."""
 
 _FRAME = frozenset(
     {"404", "400", "code", "detail", "error", "message", "page", "status", "title"}
 )
-"""What stands around the words of an error, such as the keys of a JSON object."""
+"""Words around an error text, such as the keys of a JSON object."""
 
 INTERNAL_ERROR = -32603
 """JSON-RPC 2.0, 5.1: "Internal JSON-RPC error"; servers answer with it if a tool fails in the middle."""
 
 _WORD = re.compile(r"[\w-]+|[^\x00-\x7f]")
-"""A sign that is no letter, such as a check mark, says something too."""
+"""A symbol, such as a check mark, counts as a word."""
 
 _LONGEST_SAID = 300
-"""Bytes of a body that can be about the session and nothing else."""
+"""The most bytes of a body that can be only about the session."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a request as its transport saw it: how far it was sent, and the response.
+    """The end of a request, reported by its transport: how much of it was sent, and the response.
 
-    `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response, None and
-    empty if there is none. `answer` is the answer to this request in the received bytes, malformed or not. `session` is
-    the ID of the session that it was sent in, or "". `is_modern`: sent with the protocol of 2026-07-28.
+    `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response; without
+    a response, None and empty. `answer` is the answer to this request in the received bytes, malformed or not.
+    `session` is the ID of the session that it was sent in, or "". `is_modern`: sent with the protocol of 2026-07-28.
     """
 
     transport: TransportName
@@ -147,9 +150,10 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
 def whose_answer(
     answer_id: RequestId | None, request_id: RequestId | None
 ) -> Literal["own", "another's", "nobody's"]:
-    """Return whose answer has this ID, if it came back for a request with that one: 7 and "7" are the same.
+    """Return the owner of an answer by its ID; the request that received it has `request_id`.
 
-    Our requests have whole numbers. So an ID that is none, such as null or "server-error", belongs to no request.
+    7 and "7" are the same. The client's requests have whole numbers as IDs, so null or "server-error" belongs to no
+    request.
     """
     from mcp.shared.dispatcher import coerce_request_id
 

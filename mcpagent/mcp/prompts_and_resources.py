@@ -13,7 +13,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.tools import ToolOutput
 
 MAX_VALUES = 100
-"""Proposed values that are used, as many as the protocol allows."""
+"""Suggested values that are used, as many as the protocol allows."""
 
 
 async def get_prompt(

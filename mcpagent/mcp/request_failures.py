@@ -70,7 +70,7 @@ class TaskError(ServerError):
 
 RequestFailure: TypeAlias = RefusedError | CallTimeoutError | ServerError
 REQUEST_FAILURES = (RefusedError, CallTimeoutError, ServerError)
-"""All that `McpConnection.request` raises, for `except`."""
+"""The exceptions of `McpConnection.request`, for `except`."""
 
 
 _MAY_HAVE_RUN = "; the call may have run: check before you repeat it"
@@ -136,13 +136,13 @@ def mistake_in(error: Exception) -> str:
     return f"could not be opened: {what}; this is a mistake of mcpagent or its setup"
 
 
-# --- on the wire: requests that a transport failed, as answers of our own, so that only their callers learn of it ---
+# --- on the wire: the client's own answers to requests that a transport failed, so that only their callers fail ---
 
 REQUEST_FAILED = -32018
-"""The code of such an answer (implementation-defined band); its `data` says what became of the request."""
+"""The error code of such an answer (implementation-defined range); its `data` has the outcome of the request."""
 
 _OURS = secrets.token_hex(8)
-"""Marks our own answers: a server cannot know it."""
+"""A marker of the client's own answers, which a server cannot know."""
 
 
 def failed_request(

@@ -17,7 +17,7 @@ from mcpagent.values.messages import Audio, Content, Document, Image, Text
 from mcpagent.values.tools import ToolOutput
 
 _ESCAPED = str.maketrans({"<": "%3C", ">": "%3E", " ": "%20"})
-"""Of an address: what RFC 3986 has no place for."""
+"""Characters that RFC 3986 does not allow in an address."""
 
 
 def output_of_call(result: dict[str, Any]) -> ToolOutput:

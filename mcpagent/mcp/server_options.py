@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     import httpx2
 
 Authenticate: TypeAlias = Callable[[ServerConfig], "httpx2.Auth | None"]
-"""Gives a remote server's authentication when it is connected, and not before: it may have to load something."""
+"""Callback that returns a remote server's authentication at connect time, and not before, because it may load
+packages."""
 
 QUESTION_SECONDS = 30.0
-"""As long as a server may take to connect when its configuration says nothing else."""
+"""The default timeout of a server for connecting."""
 
 STALE_SECONDS = 30 * 24 * 3600.0
-"""Lists older than they should be are still used for so long, and read again in the background."""
+"""Expired lists are still used for so long, while they are read again in the background."""
 
 
 @dataclass(frozen=True, slots=True)

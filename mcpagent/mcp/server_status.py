@@ -1,4 +1,4 @@
-"""The state of one server's life cycle: for the link, and as a value to show."""
+"""The state of one server's life cycle: for its link, and as a value for display."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcpagent.mcp.connection import McpConnection
 
 ServerState: TypeAlias = Literal["cached", "connecting", "ready", "failed", "closed"]
-""""cached": its lists are known from an earlier time, it is started when one of its tools is called."""
+""""cached": its lists are in the cache, and the first call of one of its tools starts it."""
 
 
 def still_connecting(failure: str = "") -> str:

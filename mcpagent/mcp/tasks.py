@@ -35,23 +35,23 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 NEWS = frozenset(
     {"notifications/tasks/status", "notifications/tasks", "notifications/progress"}
 )
-"""What a server may say of a task unasked."""
+"""Notifications about a task."""
 
 STATUSES = frozenset({"working", "input_required", "completed", "failed", "cancelled"})
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
 POLL_SECONDS = 1.0
-"""If the server does not say."""
+"""The default, if the server sets no interval."""
 LEAST_POLL_SECONDS = 0.05
 MOST_POLL_SECONDS = 15.0
 GRACE_SECONDS = 5.0
-"""How long a task is asked after when the time for which its server keeps it is over."""
+"""Time for which polling continues after the server's retention time of a task has passed."""
 MOST_FAILED_POLLS = 3
 CANCEL_SECONDS = 2.0
 _EARLY_NEWS = 32
 
 HANDLE = "mcpagent/task"
-"""Under this key a result has the handle of a task instead of content (`marked`)."""
+"""The key under which a result has the handle of a task instead of content (`marked`)."""
 
 
 def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
@@ -387,7 +387,7 @@ class FollowedTasks:
     def __init__(self) -> None:
         self._open: set[FollowedTask] = set()
         self._early: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_EARLY_NEWS)
-        """News that came before the handle of the task that it is about, perhaps."""
+        """Notifications that arrived before the handle of their task, perhaps."""
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def hear(self, method: str, params: Mapping[str, Any]) -> bool:

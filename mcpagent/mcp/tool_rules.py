@@ -1,4 +1,4 @@
-"""Bind the tools of a server to its entry: which are enabled, how long they may take, and which may run twice."""
+"""Apply a server's configuration entry to its tools: enabled tools, timeouts, and tools that are safe to repeat."""
 
 from __future__ import annotations
 

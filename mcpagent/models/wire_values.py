@@ -89,15 +89,17 @@ def legal_id(call_id: str, *, longest: int) -> str:
 
 
 def ids_on_the_wire(
-    messages: Iterable[Message], legal: Callable[[str], str]
+    messages: Iterable[Message],
+    legal: Callable[[str], str],
+    own: Callable[[str], str] = str,
 ) -> dict[str, str]:
-    """Return the ID in requests of each call and result: a provider's own IDs unchanged, others made legal."""
+    """Return the ID in requests of each call and result: others made legal, a provider's own as `own` returns it."""
     ids: dict[str, str] = {}
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 if message.origin is not None:
-                    ids[part.id] = part.id
+                    ids[part.id] = own(part.id)
                 else:
                     ids[part.id] = legal(part.id)
             elif isinstance(part, ToolResult) and part.call_id not in ids:

@@ -17,10 +17,10 @@ MAX_LINE_TOKENS, MAX_LINES_TOKENS = 25, 1_500
 """Estimated tokens of one category's line, and of all together."""
 
 _MORE_TOKENS = 8
-"""Of the line that counts the rest."""
+"""Tokens of the line that counts the omitted entries."""
 
 MOST_RESULTS = 8
-"""Results that a note on the progress lists, the last ones."""
+"""The most results, latest first, that a progress note lists."""
 
 _LETTERS_A_TOKEN = 8
 _PIECES = re.compile(r"\w+|[^\w\s]")
@@ -101,7 +101,7 @@ def connecting_line(server: str) -> str:
 
 
 def connecting_section(servers: Sequence[str]) -> str:
-    """The same of all such servers, for a conversation without tool search."""
+    """Return one section for all connecting servers, for a conversation without tool search."""
     return _words("connecting").substitute(
         servers="\n".join(map(connecting_line, servers))
     )
@@ -150,7 +150,7 @@ def built_in_instructions() -> str:
 
 
 def system_prompt(instructions: str, *sections: str) -> str:
-    """The instructions (the built-in ones if empty), then the sections, an empty line between them."""
+    """Return the instructions (by default the built-in ones), then the sections, separated by empty lines."""
     opening = instructions.strip() or built_in_instructions()
     return "\n\n".join((opening, *(section for section in sections if section)))
 
@@ -206,7 +206,7 @@ def summary_note(keep: str = "", *, words: int = 600) -> str:
 
 
 def asks_for_summary(text: str) -> bool:
-    """True if the text contains `summary_note`, alone or after a part of a conversation."""
+    """Return whether the text contains `summary_note`, alone or after a part of a conversation."""
     return _words("summarise").template.partition("\n")[0] in text
 
 
@@ -239,12 +239,12 @@ def misfit_note(problems: Sequence[str]) -> str:
 
 
 def is_misfit_note(text: str) -> bool:
-    """True if `misfit_note` wrote the text."""
+    """Return whether `misfit_note` wrote the text."""
     return text.startswith(_words("misfit").template.partition("$")[0])
 
 
 def is_own_note(text: str) -> bool:
-    """True if `misfit_note`, `call_note` or `final_answer_note` wrote the text, so it is no question of a person."""
+    """Return whether `misfit_note`, `call_note` or `final_answer_note` wrote the text, so no person did."""
     begins, _, ends = _words("call").template.partition("$tool")
     final = _words("final_answer").template.partition("$reason")[2]
     return (

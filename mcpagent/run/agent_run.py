@@ -1,4 +1,4 @@
-"""A prompt that is being answered: `AgentRun` with its limits for the engine, `RunContext` for tool functions."""
+"""An active prompt: `AgentRun` with its limits for the engine, `RunContext` for tool functions."""
 
 from __future__ import annotations
 
@@ -163,11 +163,11 @@ class NoModel:
     name = "none"
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
-        """Raises `AgentStateError`."""
+        """Raise `AgentStateError`: a placeholder has no model to ask."""
         raise AgentStateError("no agent is running here")
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to close."""
 
 
 class Middleware:
@@ -224,7 +224,7 @@ class RunObserver(Middleware):
     """Middleware of one run that also gets the run's events, before any other listener."""
 
     def hear(self, event: Event) -> None:
-        """Take an event of the run, not those of agents that it calls."""
+        """Receive an event of the run, without events of agents that it calls."""
 
 
 _Around: TypeAlias = AbstractAsyncContextManager[None]
@@ -306,10 +306,11 @@ def _raise_no_agent(*_about: Any) -> _Around:
 NO_PIPELINE = _NoPipeline()
 
 Observe: TypeAlias = "Callable[[AgentRun, str], RunObserver | None]"
-"""Makes the middleware that observes one run. The text is the `Tally.trace` of the run that it continues, or ""."""
+"""Callback that creates the middleware that observes one run. The text is the `Tally.trace` of the run that it
+continues, or ""."""
 
 TOOL_TIMEOUT_SECONDS = 300.0
-"""The limit of a call whose tool and options name none."""
+"""The default timeout of a call, if neither the tool nor the options set one."""
 
 
 def _no_tools() -> SessionTools:
@@ -461,7 +462,7 @@ class AgentRun:
         question.tally.waited_seconds += await settle(question.tally.waited_seconds)
 
     def count(self, spent: Spent) -> None:
-        """Adds what a request or a call took, here and in all runs that this one is part of."""
+        """Add the usage of a request or a call to this run and to all runs that it is part of."""
         run: AgentRun | None = self
         while run is not None:
             run.tally.spent += spent
@@ -515,7 +516,7 @@ _CURRENT: ContextVar[AgentRun | None] = ContextVar("mcpagent_run_context", defau
 
 
 def current_run() -> AgentRun | None:
-    """The run in which this code is called, None outside of one."""
+    """Return the run that calls this code, or None outside of a run."""
     return _CURRENT.get()
 
 

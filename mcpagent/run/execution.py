@@ -1,7 +1,6 @@
-"""The tool calls of one model message: found, validated, run at the same time, answered in call order.
+"""Run the tool calls of one model message: look up, validate and run them concurrently, and answer in call order.
 
-Everything that goes wrong becomes a `ToolResult` with words that help the model. Only `Stop` and a cancellation are
-raised.
+Every failure becomes a `ToolResult` with a text that helps the model. Only `Stop` and a cancellation are raised.
 """
 
 from __future__ import annotations
@@ -183,7 +182,7 @@ def _require_permission(call: CallState) -> None:
 
 
 async def _conclude(call: CallState, run: AgentRun, started: float) -> None:
-    """Give a call its result, unless it waits for an answer."""
+    """Set the result of a call, unless it waits for an answer."""
     if run.of_call is not None:  # a program makes the call: it counts for the program
         run.of_call.spent += call.tally.spent
     if call.output is None and not call.pending:  # the run is stopped

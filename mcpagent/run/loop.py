@@ -1,4 +1,4 @@
-"""The agent's loop, to be read first: one turn is one model answer and the calls it makes."""
+"""The agent's loop; read this module first. One turn is one model answer and the calls it makes."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def step(
         run.tally.turns += 1
         run.count(
             Spent(turns=1)
-        )  # behind the middleware: what they have written does not count this turn
+        )  # after the middleware: their stored usage does not include this turn
         request, offer = step.prepared()
         names = tuple(definition.name for definition in request.tools)
         sizes = (

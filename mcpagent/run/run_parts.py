@@ -1,4 +1,4 @@
-"""The parts of a run that the middleware of its pipeline surrounds: a request to the model, a tool call; and `Stop`."""
+"""The parts of a run that middleware surrounds, a request to the model and a tool call, and `Stop`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class StepState:
     _built: tuple[ModelRequest, ToolOffer] | None = None
 
     def settle(self, response: ModelResponse) -> None:
-        """Give the step its response, so that no request is sent."""
+        """Set the response of the step, so that no request is sent."""
         self.response, self.is_settled = response, True
 
     @property
@@ -168,7 +168,7 @@ class CallState:
         return ()
 
     def settle(self, output: ToolOutput) -> None:
-        """Give the call its output, so that it does not run."""
+        """Set the output of the call, so that it does not run."""
         self.output, self.is_settled = output, True
 
     def refuse(self, text: str, error: ToolErrorKind) -> None:

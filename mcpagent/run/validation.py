@@ -1,4 +1,4 @@
-"""Arguments and answers against JSON Schemas: the one place where a value is checked, in bounded time."""
+"""Validate arguments and answers against JSON Schemas in bounded time; no other module does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_ARGUMENT_CHARACTERS = 1_048_576
 MAX_DEPTH = 64
 
 _FEW_NODES, _FEW_CHARACTERS = 2_000, 100_000
-"""What may be in a value that is looked at on an event loop at all."""
+"""Limits of a value that is validated in the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ async def verdict_beside(schema: dict[str, Any], arguments: dict[str, Any]) -> V
 async def fitted(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> tuple[dict[str, Any], Verdict]:
-    """The arguments to run a tool with, and whether they fit its schema.
+    """Return the arguments to run a tool with, and whether they match its schema.
 
     Models write null for optional arguments. If the arguments are valid only without such a null, it is removed.
     """
@@ -81,7 +81,7 @@ async def fitted(
 
 
 def without_nulls(schema: Any, value: Any) -> Any:
-    """A value without the nulls under names that its schema does not require."""
+    """Return the value without nulls in properties that its schema does not require."""
     return _without_nulls(schema, [schema], value, 0)
 
 
@@ -155,7 +155,7 @@ async def output_problem(schema: dict[str, Any], structured: Any) -> str:
 
 
 async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
-    """The output, with a word of ours behind it if it breaks its tool's output schema."""
+    """Return the output, with a note from mcpagent at its end if it violates the tool's output schema."""
     if tool.output_schema is None or output.error is not None:
         return output
     if not (problem := await output_problem(tool.output_schema, output.structured)):
@@ -168,7 +168,7 @@ async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
 def _verdict(
     schema: dict[str, Any], arguments: dict[str, Any], limits: CheckLimits
 ) -> Verdict:
-    """Raises `TooLongError` if there are higher limits that the check may end within."""
+    """Validate the arguments. Raises `TooLongError` if higher limits might allow the check to end."""
     from mcpagent.utilities.json_schema.schema_check import IN_ALL, TooLongError
 
     # Depth first: the size check recurses.

@@ -1,4 +1,4 @@
-"""An agent as a tool of another one: what a model is shown of it, and its start and end with the one that has it."""
+"""Offer an agent as a tool of another agent: its definition for the model, and its start and end with the caller."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def agent_tool(
     defer_loading: bool | None,
     timeout_seconds: float | None,
 ) -> Tool:
-    """A tool that gives the agent's `answer` to a prompt, and its own name. Raises `ConfigError` for a wrong name."""
+    """Return a tool that passes a prompt to the agent's `answer`. Raises `ConfigError` for an invalid name."""
     expect_timeout("as_tool", timeout_seconds)
     expect_legal_name(name)
 

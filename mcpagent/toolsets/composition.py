@@ -1,7 +1,7 @@
-"""Toolsets made of toolsets: prefixed, renamed, filtered ... whenever the inner ones are listed.
+"""Toolsets made of toolsets: prefixed, renamed, filtered and so on, each time the inner ones are listed.
 
-Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `Composed`. That
-enters its sources in order and leaves them in reverse.
+Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `Composed`. A
+`Composed` enters its sources in order and exits them in reverse.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ from mcpagent.values.tools import Run, Tool, ToolOutput, Toolset, usable_tools
 logger = logging.getLogger("mcpagent")
 
 ToolSource: TypeAlias = Toolset | ServerConfig | Sequence[FunctionLike | Tool]
-"""What can be composed: a toolset, an `McpServer`, or a list of functions and tools."""
+"""Any source of tools that can be composed: a toolset, an `McpServer`, or a list of functions and tools."""
 
 Around: TypeAlias = Callable[
     [ToolDefinition, dict[str, Any], Run], Awaitable[ToolOutput]
 ]
-"""Code around each call: gets the definition, the arguments and what to call with them, and gives the output."""
+"""Code around each call: it gets the definition, the arguments and the function to call with them, and returns the
+output."""
 
 ToolsChange: TypeAlias = Callable[[list[Tool]], "list[Tool] | Awaitable[list[Tool]]"]
 Filter: TypeAlias = Callable[
@@ -70,7 +71,7 @@ Factory: TypeAlias = Callable[
 
 
 _MOST_MADE = 8
-"""What `prepared` made of one tool, and lists that `dynamic` was given, that are kept."""
+"""Cached results of `prepared` for one tool, and cached lists of `dynamic`."""
 
 
 class Composed:
@@ -104,7 +105,7 @@ class Composed:
         self._exits = AsyncExitStack()
 
     async def tools(self) -> list[Tool]:
-        """The changed tools of all sources. Raises `ConfigError` for names that clash, or that no tool has."""
+        """Return the changed tools of all sources. Raises `ConfigError` for names that clash or that no tool has."""
         tools = put_together([await labelled_tools(source) for source in self._sources])
         if self._named is not None:
             self._named.check(tools, self._known_of_sources)
@@ -197,7 +198,7 @@ def known_of(toolset: Toolset) -> Known:
 
 
 def expects_deferred(toolset: Toolset) -> bool:
-    """True if the toolset may later list tools that stay hidden until they are found: these need the search."""
+    """Return whether the toolset may later list hidden tools, which need tool search."""
     return _defers(toolset) and known_of(toolset) is not Known.ALL
 
 
@@ -206,7 +207,7 @@ def _defers(toolset: Toolset) -> bool:
 
 
 def toolset_label(toolset: object) -> str:
-    """The toolset in an error line."""
+    """Return the name of the toolset for an error line."""
     config = getattr(toolset, "config", None)
     if isinstance(config, ServerConfig):
         return f'server "{config.name}"'
@@ -214,14 +215,17 @@ def toolset_label(toolset: object) -> str:
 
 
 async def labelled_tools(toolset: Toolset) -> tuple[str, list[Tool]]:
-    """Return what the toolset lists now, behind its label; raises `ConfigError` if that is anything but tools."""
+    """Return the toolset's present tools with its label. Raises `ConfigError` for values that are no tools."""
     label = toolset_label(toolset)
     return label, usable_tools(label, await toolset.tools())
 
 
 def combined(*sources: ToolSource) -> Composed:
-    """The tools of all, in the order given. A name that two have is an error that names both, but for two MCP servers:
-    their tools are two, offered as `server__tool`."""
+    """Combine the tools of all sources, in order.
+
+    A duplicate name is an error that names both sources. Tools of two MCP servers may share a name: they are offered as
+    `server__tool`.
+    """
     return Composed(tuple(map(as_toolset, sources)), "combined(...)")
 
 
@@ -291,7 +295,7 @@ class _Asking:
             return self._hidden(definition, error)
 
     def guarded(self, tool: Tool) -> Tool:
-        """The tool, asked about again at each call; one that is not allowed is not run."""
+        """Return the tool with a permission check at each call; a call that is not allowed does not run."""
 
         async def run(arguments: dict[str, Any]) -> ToolOutput:
             context, definition = run_context(), tool.definition
@@ -352,7 +356,7 @@ def prepared(source: ToolSource, prepare: Prepare) -> Composed:
     made: dict[str, list[tuple[Tool, Tool]]] = {}
 
     def redefined(tool: Tool, definition: ToolDefinition) -> Tool:
-        """The same value for the same definition: what is worked out for a tool is found by it again."""
+        """Return the tool with this definition; the same object for the same definition, so that caches find it."""
         same = tool.definition
         if definition is same:
             return tool

@@ -33,19 +33,21 @@ from mcpagent.values.tools import Tool
 _T = TypeVar("_T")
 
 Instructions: TypeAlias = str | Callable[[RunContext[Any]], "str | Awaitable[str]"]
-"""What the system prompt begins with; a callable is asked once, when a conversation begins."""
+"""The beginning of the system prompt; a callable is called once, when a conversation starts."""
 
 
 PromptOrAnswers: TypeAlias = str | Sequence[str | Content | File | CallAnswer]
-"""A `Prompt`, or an answer to each call that waits. One sequence, so that type checkers take a literal list."""
+"""A `Prompt`, or an answer to each pending call. It is one sequence type, so that type checkers accept a literal
+list."""
 
 
 ModelChoice: TypeAlias = str | Model | Sequence[str | Model] | None
-"""A name, an object, a chain of these of which the next answers when one cannot, or None for the environment's."""
+"""A name, an object, a chain of models in which the next one answers if one fails, or None for the environment's
+model."""
 
 
 def expect_model(model: object) -> None:
-    """Raises `ConfigError` unless this is a choice of a model."""
+    """Raise `ConfigError` unless this is a choice of a model."""
     wanted = "a name such as anthropic:claude-sonnet-5-5, a Model, or a list of these"
     expect("model", model, (str, Model, Sequence, NoneType), wanted, holds=_is_choice)
 
@@ -203,23 +205,23 @@ class Owner(Protocol):
         ...
 
     def emit(self, event: Event) -> None:
-        """To all that listen to the agent."""
+        """Pass an event to all listeners of the agent."""
         ...
 
     def warn(self, text: str) -> None:
-        """Reports a warning, once."""
+        """Report a warning, once."""
         ...
 
     def subscribe(self, listener: Emit) -> Callable[[], None]:
-        """Hears what servers say, too, until what this gives is called."""
+        """Call the listener with servers' events too, until the returned function is called."""
         ...
 
     def count(self, spent: Spent) -> None:
-        """Adds what a run has used to the agent's own sum."""
+        """Add a run's usage to the agent's total."""
         ...
 
     def require_usable(self) -> None:
-        """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
+        """Raise `AgentStateError` unless the agent is started, and usable in this event loop."""
         ...
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -227,5 +229,5 @@ class Owner(Protocol):
         ...
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        """The work, to be awaited in this event loop and done in the agent's own."""
+        """Return the work as a coroutine for this event loop that runs it in the agent's loop."""
         ...

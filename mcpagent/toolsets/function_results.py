@@ -1,6 +1,6 @@
-"""Convert the return value of a function into content for a model: words, tables as CSV, images, all else as JSON.
+"""Convert the return value of a function into content for a model: text, tables as CSV, images, other values as JSON.
 
-Equal values give equal text in every process: sets are sorted, and no address of an object appears.
+Equal values produce equal text in every process: sets are sorted, and no address of an object appears.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import ToolOutput, ToolReturn
 
 MAX_ITEMS = 1_000
-"""Items of an iterator or an array that are shown: there may be no end to them."""
+"""Items of an iterator or an array that the model gets; an iterator may be endless."""
 
 MAX_CHARACTERS = 1_000_000
-"""Of a value that programs get as data; a longer one they read from its text."""
+"""Characters of a value that programs get as data; they read a longer one from its text."""
 
 MAX_TABLE_CHARACTERS = 20_000
-"""No further row of a table is shown once it takes so much."""
+"""Characters of a table after which no further row is shown."""
 
 
 _Shown: TypeAlias = FilePart | BinaryBlock
 
 
 def tool_output(value: object) -> ToolOutput:
-    """The value as content.
+    """Convert the value to content.
 
     Text and parts stay unchanged, None is no content. Bytes are text, a file of a known type, or a block, described by
     a line with its size. A table (see `table_of`) is a line with its size and its first rows as CSV. Everything else is
@@ -72,7 +72,7 @@ def tool_output(value: object) -> ToolOutput:
         and all(isinstance(item, Content) for item in value)
     ):
         return ToolOutput(tuple(value))
-    images: list[_Shown] = []  # and other binary data: what JSON has no place for
+    images: list[_Shown] = []  # and other binary data, which JSON cannot contain
     try:
         table = table_of(value)
         data = None
@@ -99,7 +99,7 @@ def tool_output(value: object) -> ToolOutput:
 
 
 async def first_items(source: AsyncIterable[object]) -> list[object]:
-    """The items of an async iterator, up to `MAX_ITEMS`, as `tool_output` reads any other."""
+    """Return the items of an async iterator, up to `MAX_ITEMS`, for `tool_output`."""
     items: list[object] = []
     iterator = aiter(source)
     async for item in iterator:
@@ -229,7 +229,7 @@ def _key(key: object) -> str:
 
 
 def _plain_array(array: Any, images: list[_Shown]) -> Any:
-    """An array of NumPy or of its kind: nested lists, or its shape and first rows if it is large; or one number."""
+    """Convert an array of NumPy or a similar library to nested lists, its shape and first rows, or one number."""
     if array.shape == ():
         return _plain_number(array, images)
     size = math.prod(array.shape)
@@ -271,7 +271,10 @@ def _plain_table(table: Table, images: list[_Shown]) -> dict[str, Any]:
 
 
 def _csv_text(table: Table, images: list[_Shown]) -> str:
-    """The size, the names of the columns, the first rows, and how many more there are. CSV takes the fewest tokens."""
+    """Return the size, the column names, the first rows as CSV, and the number of further rows.
+
+    CSV needs the fewest tokens.
+    """
     text = io.StringIO()
     text.write(
         f"{_count(table.row_count, 'row')}, {_count(len(table.columns), 'column')}\n"
@@ -294,7 +297,7 @@ def _cell(value: object, images: list[_Shown]) -> str:
     if is_missing(value):
         return ""
     text = _written(_plain(value, images))
-    # A package has no dates without a time; if it is midnight, a date is what it is.
+    # A package has no dates without a time; so midnight means a date.
     if isinstance(value, datetime):
         return text.removesuffix("T00:00:00")
     return text

@@ -1,4 +1,4 @@
-"""Plain Python functions as tools: the schema comes from the signature, the words from the docstring."""
+"""Plain Python functions as tools: the schema comes from the signature, the description from the docstring."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def function_tool(
     safe_to_repeat: bool | None = None,
     large_result_tokens: int | None = None,
 ) -> Tool:
-    """A tool that calls `function`, sync (in a thread) or async.
+    """Create a tool that calls `function`, sync (in a thread) or async.
 
     Parameters need type annotations that pydantic understands; Google, NumPy and reST docstrings give the texts. A
     first parameter annotated `RunContext` gets the run's context and is not shown to the model. `defer_loading` True
@@ -184,7 +184,7 @@ def _misfit(error: ValidationError) -> str:
 
 
 def _code(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself; of an object that can be called, its `__call__`."""
+    """Return the function itself, or the `__call__` of a callable object."""
     is_itself = inspect.isroutine(function) or isinstance(function, type)
     if is_itself:
         return function
@@ -259,7 +259,7 @@ def _arguments_model(
                 f'tool "{tool_name}": parameter "{parameter.name}" starts with "_"; rename it'
             )
         text = texts.get(parameter.name) or None
-        # Under a name of ours: some names mean something to pydantic (`model_config`, `json`, `copy`).
+        # Under an internal name: some names mean something to pydantic (`model_config`, `json`, `copy`).
         field = Field(default, alias=parameter.name, description=text)
         fields[f"argument_{len(fields)}"] = (hints.get(parameter.name, Any), field)
     try:
@@ -285,7 +285,7 @@ class PythonFunction(Protocol):
 
 
 FunctionLike: TypeAlias = Callable[..., Any] | PythonFunction
-"""A function, also as an item of a list that nobody annotated."""
+"""A function, also as an item of a list without annotations."""
 
 
 class FunctionToolset(Toolset):
@@ -356,7 +356,7 @@ class FunctionToolset(Toolset):
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The model's JSON Schema without the titles pydantic makes up, which cost tokens and say nothing."""
+    """Return the model's JSON Schema without the titles that pydantic generates, which cost tokens."""
     schema = untitled(model.model_json_schema())
     schema.pop("additionalProperties", None)
     schema.setdefault("properties", {})

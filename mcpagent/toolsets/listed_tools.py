@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 async def awaited(value: _T | Awaitable[_T]) -> _T:
-    """The value, of a callable that may be sync or async."""
+    """Return the value of a callable that may be sync or async."""
     if inspect.isawaitable(value):
         return await value
     return value
@@ -41,7 +41,7 @@ def listed_place(definition: ToolDefinition) -> tuple[str, str]:
 
 
 def with_name(tool: Tool, name: str) -> Tool:
-    """The same tool under another name; raises `ConfigError` for one that a model could not call."""
+    """Return the tool under another name. Raises `ConfigError` for a name that a model could not call."""
     if not name or legal_name(name) != name:
         raise ConfigError(
             f'tool "{safe_line(name, 80)}": a name has only letters, digits, _ or -; choose another'
@@ -53,7 +53,7 @@ def with_name(tool: Tool, name: str) -> Tool:
 
 
 def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
-    """Return the tools with this source ID. Those of servers, and those that have one already, keep theirs."""
+    """Return the tools with this source ID. Tools of servers, and tools that have an ID, keep it."""
     return [
         tool
         if tool.definition.key.source
@@ -121,7 +121,7 @@ def hidden(tools: Iterable[Tool], names: bool | Collection[str]) -> list[Tool]:
 
 
 def hidden_by(tools: Sequence[Tool], server: ServerConfig) -> list[Tool]:
-    """A server's tools with its `defer_loading` applied; what its `always_load` names stays offered."""
+    """Apply a server's `defer_loading` to its tools; tools in its `always_load` stay offered."""
     if server.defer_loading is None:
         return list(tools)
     marked = hidden(tools, server.defer_loading)

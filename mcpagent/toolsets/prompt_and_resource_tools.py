@@ -1,6 +1,6 @@
-"""`get_prompt` and `get_resource`: what servers offer besides tools, as tools that a model can find and call.
+"""`get_prompt` and `get_resource`: the prompts and resources of servers, as tools that a model can find and call.
 
-Rules do not judge these two: they judge the prompt or the resource that a call asks one server for (`Tool.asks`).
+Permission rules apply to the requested prompt or resource (`Tool.asks`), not to these two tools.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinit
 from mcpagent.values.tools import Tool, ToolOutput
 
 _NAME = 1_280
-"""Characters of a name that are looked at, to show a hundred."""
+"""Characters of a name that are read, to show a hundred."""
 
 MAX_NAMED = 20
-"""Prompts or resources named in a description; the rest is counted."""
+"""Prompts or resources that a description names; it counts the rest."""
 
 
 def server_content_tools(
     toolsets: Sequence[ServerLink],
     unavailable: Callable[[], Mapping[str, str]] = dict[str, str],
 ) -> list[Tool]:
-    """The virtual tools for these connected servers; none if no server offers prompts or resources.
+    """Return the virtual tools for these connected servers; an empty list if none offers prompts or resources.
 
     `unavailable` returns the servers that cannot be used at the moment of a call, with the reason: the model may still
     name such a server.

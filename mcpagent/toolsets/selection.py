@@ -1,4 +1,4 @@
-"""Which servers and tools an agent takes of all that are configured."""
+"""Select the servers and tools that an agent uses from all configured ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Selection:
             self._patterns = tuple(_parse(item) for item in tools)
 
     def check(self, configured: Iterable[str]) -> None:
-        """Raises `ConfigError` for a selected server that is not configured."""
+        """Raise `ConfigError` for a selected server that is not configured."""
         known = sorted(configured)
         named = set(self._servers or ()) | {
             server for server, _ in self._patterns or ()
@@ -48,7 +48,7 @@ class Selection:
             raise ConfigError(f'selected server "{server}" is not configured; {hint}')
 
     def has_server(self, server: str) -> bool:
-        """True if a tool of the server may be selected, so that the server must be connected."""
+        """Return whether a tool of the server may be selected, so that the server must be connected."""
         if self._servers is not None and server not in self._servers:
             return False
         return self._patterns is None or any(
@@ -56,7 +56,7 @@ class Selection:
         )
 
     def of(self, tools: Iterable[Tool]) -> list[Tool]:
-        """The selected ones; local functions are always taken."""
+        """Return the selected tools; local functions are always selected."""
         if self._patterns is None:
             return list(tools)
         return [tool for tool in tools if self._has(tool)]

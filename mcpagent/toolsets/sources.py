@@ -52,11 +52,11 @@ _T = TypeVar("_T")
 McpConfig: TypeAlias = (
     str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None
 )
-"""A file, a dict of the same shape, `ServerConfig` values, or what `load_servers` gave."""
+"""A file, a dict of the same format, `ServerConfig` values, or the result of `load_servers`."""
 
 
 def expect_config(config: object) -> None:
-    """Raises `ConfigError` unless this is a configuration of servers, as far as its type goes."""
+    """Raise `ConfigError` unless this has a type that configurations of servers may have."""
     kinds = (str, Path, Mapping, Sequence, ServersConfig, NoneType)
     expect(
         "mcp_config",
@@ -73,7 +73,7 @@ def _is_config(config: Any) -> bool:
 
 
 OnChange: TypeAlias = Callable[["ServerLink | None"], None]
-"""Told when what is connected has changed, with the server that has joined if one has."""
+"""Callback for a change of the connected servers, with the server that has joined, if any."""
 
 
 class AgentSources(Protocol):
@@ -97,7 +97,7 @@ class AgentSources(Protocol):
     async def enter_lifetimes(
         self, exits: AsyncExitStack, tools: Sequence[Tool]
     ) -> None:
-        """Enters what single tools need to live, each thing once."""
+        """Enter the context managers of single tools, each once."""
         ...
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
@@ -146,7 +146,7 @@ class ToolSources:
         self._selection = Selection(options.selected_servers, options.selected_tools)
         self._policy = policy
         self.servers = McpServers(ServersConfig(), (), options, emit=ignore)
-        """The MCP servers; none before these sources are open."""
+        """The MCP servers; empty before these sources are open."""
         self._deferring: set[str] = set()
         self._kept: dict[str, tuple[list[Any], list[Tool]]] = {}
         self._selected: dict[int, tuple[tuple[Tool, ...], list[Tool]]] = {}
@@ -159,7 +159,8 @@ class ToolSources:
             list[tuple[str, list[Tool]]], list[Tool], tuple[Tool, ...]
         ] = ([], [], ())
         self._made_of: list[object] = []
-        """The values that `_listing` was made of, compared by identity. A toolset may change without a new value."""
+        """The values from which `_listing` was computed, compared by identity. A toolset may change without a new
+        value."""
         self._listing = Listing()
         self._unusable: dict[str, str] = {}
         self._unmatched: dict[str, list[str]] = {}
@@ -168,7 +169,7 @@ class ToolSources:
     async def open(
         self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
     ) -> None:
-        """Connects all MCP servers at once, then enters the toolsets; `exits` will leave them.
+        """Connect all MCP servers at once, then enter the toolsets; `exits` will exit them.
 
         `on_change` is called when what is connected has changed later on, with the server that has joined if one has.
         Raises only for a wrong configuration, a `required` server, or a toolset that cannot start.
@@ -223,9 +224,7 @@ class ToolSources:
         await self.servers.open(self.options.startup_seconds)
         for server in self.connected:
             self._report_unmatched(server)
-            self._of_server(
-                server
-            )  # what is wrong with a server's own settings ends the start
+            self._of_server(server)  # an error in a server's settings ends the start
         for toolset in self._toolsets:
             await exits.enter_async_context(toolset)
 
@@ -243,7 +242,7 @@ class ToolSources:
         self._unmatched[name] = [line.partition(";")[0] for line in lines]
 
     async def settle(self, emit: Emit, spent: float) -> float:
-        """Waits for servers that are connecting; a question at most `question_seconds` in all."""
+        """Wait for connecting servers, for one question at most `question_seconds` in all."""
         limit = self.options.question_seconds
         return await self.servers.settle(
             limit, lambda waited: emit(ServersAwaited(waited)), spent=spent
@@ -252,7 +251,7 @@ class ToolSources:
     async def enter_lifetimes(
         self, exits: AsyncExitStack, tools: Sequence[Tool]
     ) -> None:
-        """Enters what single tools need to live, each thing once."""
+        """Enter the context managers of single tools, each once."""
         entered: list[object] = []
         for tool in (*self.functions, *tools):
             if tool.lifetime is not None and tool.lifetime not in entered:
@@ -340,9 +339,9 @@ class ToolSources:
         return held[1]
 
     def _about(self, server: ServerLink, tools: Sequence[Tool]) -> str:
-        """Return what a server is about, in the configuration's words, else in its own, which are third-party text.
+        """Return the purpose of a server, from the configuration, else from the server's own text (third-party).
 
-        "" if its own say no more than its name does.
+        "" if the server's text adds nothing to its name.
         """
         if server.config.description:
             return server.config.description
@@ -399,7 +398,7 @@ class ToolSources:
         return with_approval(tools, predicate)
 
     def _usable(self, toolset: ServerLink) -> list[Tool] | None:
-        """The server's tools; None, and one warning, when its own settings do not fit what it lists."""
+        """Return the server's tools, or None with one warning if its settings do not match its tools."""
         name = toolset.config.name
         try:
             tools = self._of_server(toolset)
@@ -457,7 +456,7 @@ class WrappedSources:
 
 
 MAX_KEPT = 64
-"""Listings of different sessions that are kept; by identity of what they are made of, which is kept with them."""
+"""Cached listings of different sessions, by the identity of their parts, which the cache keeps alive."""
 
 
 def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:

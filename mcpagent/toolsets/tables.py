@@ -1,4 +1,4 @@
-"""Tables of pandas, Polars, Arrow and NumPy as plain rows. None is imported: a class is known by its name."""
+"""Convert tables of pandas, Polars, Arrow and NumPy to plain rows, without importing these packages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_ROWS = 100
-"""Rows that are read of a table; the others are counted."""
+"""Rows of a table that are read; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,10 @@ class Table:
 
 
 def table_of(value: object) -> Table | None:
-    """The value as a table: a DataFrame, a Series, a LazyFrame (computed), an Arrow table or array, a NumPy array of
-    records. None for all else."""
+    """Convert a table to a `Table`; return None for any other value.
+
+    Tables are a DataFrame, a Series, a LazyFrame (computed), an Arrow table or array, and a NumPy array of records.
+    """
     reader = next(
         (
             _READERS[name]
@@ -37,7 +39,7 @@ def table_of(value: object) -> Table | None:
 
 
 def is_missing(value: object) -> bool:
-    """True for a missing value of a table: None, NaN, NaT, NA."""
+    """Return whether a value of a table is missing: None, NaN, NaT, NA."""
     if isinstance(value, float):
         return math.isnan(value)
     return value is None or type(value).__name__ in ("NaTType", "NAType")
@@ -104,7 +106,7 @@ def _numpy_array(array: Any) -> Table | None:
 
 
 def _label(name: object) -> str:
-    """The name of a column; one of several levels is a tuple."""
+    """Return the name of a column; one of several levels is a tuple."""
     if isinstance(name, tuple):
         return " ".join(str(part) for part in name)
     return str(name)

@@ -1,4 +1,4 @@
-"""Configured tool names, checked as soon as the tools are known."""
+"""Check configured tool names as soon as the tools are known."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class NamedTools:
         self._reported: set[str] = set()
 
     def check(self, tools: Sequence[Tool], known: Known) -> None:
-        """Raises `ConfigError`, or warns."""
+        """Raise `ConfigError` or warn for names that no tool has."""
         unknown = [
             name
             for name in unknown_names(tools, self._names)

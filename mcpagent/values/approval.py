@@ -71,7 +71,7 @@ class CallAnswer:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CallAnswer:
-        """Raises `InputError` if the data is not an answer."""
+        """Create the answer from JSON data. Raises `InputError` if the data is not an answer."""
         optional: dict[str, Any] = {
             "arguments": (dict, NoneType),
             "message": str,
@@ -186,7 +186,7 @@ class PendingCall:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PendingCall:
-        """Raises `InputError` if the data is no pending call."""
+        """Create the pending call from JSON data. Raises `InputError` if the data is no pending call."""
         texts = dict.fromkeys(("call_id", "tool", "description", "fingerprint"), str)
         needed = {"kind": _KINDS, "arguments": dict, "server": (str, NoneType), **texts}
         return cls(**_checked("pending call", data, needed, {"session": str}))
@@ -195,7 +195,7 @@ class PendingCall:
 def _checked(
     what: str, data: object, needed: Mapping[str, Any], optional: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The data, if it has what is needed, each value of its kind, and nothing that is not known."""
+    """Return the data if it has all needed keys, values of the right kinds, and no unknown keys."""
     expect(what, data, Mapping, "what to_json() gave", error=InputError)
     assert isinstance(data, Mapping)
     kinds = {**needed, **optional}
@@ -219,10 +219,10 @@ def _fits(value: object, kind: Any) -> bool:
 
 
 Decision: TypeAlias = "bool | CallAnswer | PendingCall"
-"""Yes or no, an answer, or the request itself, which then waits as if there were nobody to decide."""
+"""True or False, an answer, or the request itself, which then stays pending."""
 
 OnApproval: TypeAlias = Callable[[PendingCall], "Decision | Awaitable[Decision]"]
-"""Decides on one call in the same process; whatever it raises is a denial."""
+"""Callback that decides on one call in the same process; any exception is a denial."""
 
 
 class CallsPendingError(McpAgentError):

@@ -1,6 +1,6 @@
 """Define every event of a working agent as one union of values, for a terminal, a web page, a tracer and tests.
 
-`Emit` is the only way in which events travel. It must not block, and its exceptions are the listener's own fault.
+All events pass through `Emit`. It must not block.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ StopReason: TypeAlias = Literal[
     "calls_pending",
     "misfit",
 ]
-"""Why a run ended. "max_turns", "max_tool_calls" and "repeated_calls" end with one forced answer; "max_tokens",
-"max_dollars" and "max_seconds" at once, with what there is; "truncated": the answer was cut; "calls_pending": calls
-wait for an approval or a result from outside; "misfit": the answer is not what `output_type` says, also when it was
-asked for once more."""
+"""The reason for the end of a run. "max_turns", "max_tool_calls" and "repeated_calls" end with one forced answer;
+"max_tokens", "max_dollars" and "max_seconds" end at once, with the text so far; "truncated": the answer was cut off;
+"calls_pending": calls wait for an approval or an outside result; "misfit": the answer does not match `output_type`,
+also after a second request."""
 
 LIMIT_STOPS: Mapping[LimitKind, StopReason] = {
     "turns": "max_turns",
@@ -303,7 +303,7 @@ class LimitReached:
         return shown_amount(self.limit, self.most)
 
     def said(self, what: str = "", *, limit: str = "") -> str:
-        """The same, with `what` behind the amount, and `limit` in place of how it is written in Python."""
+        """Return the text with `what` after the amount, and `limit` instead of the limit's Python spelling."""
         return stopped_words(
             UsedUp(self.limit, self.most, self.used), self.scope, what=what, limit=limit
         )
@@ -403,7 +403,7 @@ Emit: TypeAlias = Callable[[Event], None]
 
 
 def log_warnings(event: Event) -> None:
-    """The default listener: log warnings."""
+    """Log warnings; this is the default listener."""
     if isinstance(event, ServerFailed):
         logger.warning("%s", event.reason)
     elif isinstance(event, LimitReached) or (
@@ -455,4 +455,4 @@ def guarded(
 
 
 def ignore(event: Event) -> None:
-    """A listener that does nothing."""
+    """Ignore an event."""

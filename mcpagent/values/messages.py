@@ -36,11 +36,11 @@ ToolErrorKind: TypeAlias = Literal[
     "server_down",
     "repeated",
 ]
-"""Why a tool call gave no result; "failed" is the tool's own error, the others are ours."""
+"""The reason why a tool call has no result; "failed" is the tool's own error, the others are mcpagent's."""
 
 
 RequestKind: TypeAlias = Literal["tool", "prompt", "resource"]
-"""What a server is asked for because a model wants it."""
+"""The kind of a server request that a model caused."""
 
 
 class ToolKey(NamedTuple):
@@ -153,11 +153,11 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words of a prompt, an answer or a tool's result. `citations` are the sources of an answer's words, in order."""
+    """Text of a prompt, an answer or a tool's result. `citations` are the sources of an answer's text, in order."""
 
     text: str
     provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What the provider sent with it (citations, item ids): goes back to that provider unchanged."""
+    """Data of the provider (citations, item IDs), which goes back to that provider unchanged."""
     citations: tuple[Citation, ...] = ()
     type: Literal["text"] = "text"
 
@@ -267,7 +267,7 @@ _T = TypeVar("_T")
 
 
 def json_copy(value: _T) -> _T:
-    """A copy of JSON data, however deep it is; what is no dict or list in it is shared."""
+    """Return a copy of JSON data of any depth; it shares values other than dicts and lists."""
     top: list[Any] = [value]
     waiting: list[dict[Any, Any] | list[Any]] = [top]
     while waiting:
@@ -283,7 +283,7 @@ def json_copy(value: _T) -> _T:
 
 
 def nests_deeper(value: Any, levels: int) -> bool:
-    """True if JSON data has more than `levels` levels of dicts and lists."""
+    """Return whether JSON data has more than `levels` levels of dicts and lists."""
     level = [value]
     for _ in range(levels + 1):
         level = [
@@ -408,7 +408,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Its message stays, word by word, when others of its age are summarised."""
+    """Mark a message that stays verbatim when others of its age are summarised."""
 
     type: Literal["pinned"] = "pinned"
 
@@ -442,7 +442,7 @@ class Compacted:
 
 
 def texts_for_model(content: tuple[Content, ...]) -> tuple[Content, ...]:
-    """A result's content with each text as a model may read it; the same tuple if nothing changes."""
+    """Return a result's content with each text cleaned for a model; the same tuple if nothing changes."""
     shown = tuple(
         replace(part, text=text)
         if isinstance(part, Text) and (text := for_model(part.text)) is not part.text
@@ -532,16 +532,16 @@ class Message:
 
 
 Prompt: TypeAlias = str | Sequence[str | Content | File]
-"""What a model is asked: words, or words and files in order."""
+"""A user's prompt: text, or text and files in order."""
 
 
 def user_message(text: str) -> Message:
-    """A user's message with one text part."""
+    """Return a user's message with one text part."""
     return Message("user", (Text(text),))
 
 
 MOST_COUNTED_TOKENS = 10**15
-"""No counter shows more: sums of such still fit where they are kept."""
+"""The limit of a token count, so that sums of counts can still be stored."""
 
 _WHOLE = {int}
 
@@ -694,11 +694,11 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def load_messages(data: object) -> list[Message]:
-    """The history that `dump_messages` gave, of this version or another. Raises `InputError` if it is not one.
+    """Return the history that `dump_messages` returned, in this version or another.
 
-    The text names the place as a path, `messages[2].parts[0].text`. Fields that this version does not know are passed
-    over; content of a kind that it does not know is not, since a history without it would be another one. Where only
-    the `provider` of an answer is named, as was once written, that is all that is known of its origin.
+    Raises `InputError` if it is not one, with the position as a path, `messages[2].parts[0].text`. Unknown fields are
+    ignored. Unknown kinds of content are an error, since a history without them would be a different one. If an old
+    history names only the `provider` of an answer, nothing else is known of its origin.
     """
     if not isinstance(data, Sequence) or isinstance(data, str | bytes):
         raise _no_history("", f"expected a list of messages, got {_kind(data)}")
@@ -776,7 +776,7 @@ _CONTENT = {
 
 
 def _of_another_kind(steps: Sequence[int | str], result: Mapping[Any, Any]) -> bool:
-    """True if an error is about a content type that was tried, but that the content of the result does not claim."""
+    """Return whether an error is about a content type that was tried, but that the result does not claim."""
     match steps:
         case ["content", int(place), str(tried), *_] if tried in _CONTENT:
             piece = result["content"][place]

@@ -67,7 +67,7 @@ class ToolContext:
         expose: bool = True,
         client_writable: Collection[str] = (),
     ) -> None:
-        """Puts a model under a namespace; an earlier one there is replaced.
+        """Register a model under a namespace; it replaces an earlier one.
 
         `expose` False keeps it on the server: out of snapshots, still in dumps. `client_writable` fields are all that
         an untrusted restore may set. Raises `ConfigError` if another namespace exposes a field of the same name.
@@ -104,7 +104,7 @@ class ToolContext:
     def get(
         self, namespace: str, state_type: type[BaseModel] | None = None
     ) -> BaseModel | None:
-        """The model there; None if it is missing, or of another type."""
+        """Return the model of this namespace, or None if it is missing or of another type."""
         held = self._namespaces.get(namespace)
         if held is None or (
             state_type is not None and not isinstance(held.state, state_type)
@@ -139,19 +139,19 @@ class ToolContext:
         return list(self._namespaces)
 
     def clear_namespace(self, namespace: str) -> None:
-        """Takes it out with its fields, if it is there."""
+        """Remove the namespace with its fields, if it exists."""
         self._namespaces.pop(namespace, None)
         self._waiting.pop(namespace, None)
 
     def clear_all(self) -> None:
-        """Takes all namespaces out."""
+        """Remove all namespaces."""
         self._namespaces.clear()
         self._waiting.clear()
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
     def dump_namespaces(self) -> dict[str, dict[str, Any]]:
-        """Every namespace as plain JSON data, server-only ones too, and what waits to be asked for."""
+        """Return every namespace as plain JSON data, server-only ones too, and pending requests."""
         return {
             **self._waiting,
             **{
@@ -232,9 +232,9 @@ class ToolContext:
     def restore_state_snapshot(
         self, data: Mapping[str, Any], *, untrusted: bool = False
     ) -> list[str]:
-        """Sets the fields that the data has, in the models that are registered; gives the names of those set.
+        """Set the fields in the data on the registered models; return the names of the set fields.
 
-        Fields it does not have stay, unknown ones are ignored. `untrusted`: only `client_writable` fields are set.
+        Other fields stay, unknown ones are ignored. `untrusted`: only `client_writable` fields are set.
         Raises `InputError` with the field's path if a value does not fit; then nothing was changed.
         """
         if not isinstance(data, Mapping):
@@ -256,7 +256,7 @@ class ToolContext:
 
     @checked(InputError)
     def update(self, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Sets fields by namespace and field name, all or nothing; gives the names of those set.
+        """Set fields by namespace and field name, all or nothing; return the names of the set fields.
 
         Raises `InputError` for an unknown namespace or field, or a value that does not fit.
         """
@@ -299,7 +299,7 @@ class ToolContext:
         return snapshot
 
     def receive(self, state: Any) -> list[str]:
-        """Takes what a client sent, wrapped in `state_key` or flat: only `client_writable` fields, all or nothing."""
+        """Set `client_writable` fields from a client's state, flat or under `state_key`, all or nothing."""
         if state is None:
             return []
         if (
@@ -345,7 +345,7 @@ class StateChannel:
         self._sent: dict[str, Any] | None = None
 
     def snapshot(self) -> StateSnapshot:
-        """The whole state, as every run should begin."""
+        """Return the whole state, the first state event of every run."""
         self._sent = self._context.state
         return StateSnapshot(self._sent)
 
@@ -395,11 +395,11 @@ class FeatureRegistry:
         self._features: dict[str, tuple[FeatureNamespace, ...]] = {}
 
     def add(self, feature: str, *needs: FeatureNamespace) -> None:
-        """Declares a feature; declaring it again replaces it. One that needs no state has no `needs`."""
+        """Declare a feature, or replace its declaration. A feature without `needs` needs no state."""
         self._features[feature] = needs
 
     def needs(self, feature: str) -> tuple[FeatureNamespace, ...]:
-        """Raises `ValueError` for an unknown feature, with the known ones."""
+        """Return the namespaces of a feature. Raises `ValueError` for an unknown one, and lists the known ones."""
         if feature not in self._features:
             known = ", ".join(sorted(self._features)) or "none"
             raise ValueError(
@@ -419,9 +419,9 @@ def prepare_context(
     *,
     registry: FeatureRegistry = features,
 ) -> ToolContext:
-    """Registers what the features need and is not there yet; sets `state_key` if given. Idempotent.
+    """Register the missing namespaces of the features; set `state_key` if passed. Idempotent.
 
-    Raises `ValueError` for an unknown feature; then nothing was registered.
+    Raises `ValueError` for an unknown feature, before anything is registered.
     """
     if isinstance(features, str):
         raise ValueError(
@@ -484,7 +484,7 @@ class ToolContextCache:
 
     @checked(InputError)
     def get_or_create(self, thread_id: str) -> tuple[ToolContext, bool]:
-        """The thread's context, and whether it is new."""
+        """Return the thread's context, and whether it is new."""
         entry, is_new = self._entry(thread_id)
         return entry.context, is_new
 
@@ -501,16 +501,16 @@ class ToolContextCache:
             entry.used_at = self._clock()
 
     def in_use(self, thread_id: str) -> bool:
-        """True while a run uses the thread's context; a second run on it would interleave."""
+        """Return whether a run uses the thread's context; a second run on it would interleave."""
         entry = self._cached.get(thread_id)
         return entry is not None and entry.users > 0
 
     def remove(self, thread_id: str) -> None:
-        """Drops the thread's context, if there is one; a run that uses it keeps it."""
+        """Drop the thread's context, if it exists; a run that uses it keeps it."""
         self._cached.pop(thread_id, None)
 
     def clear(self) -> None:
-        """Drops the contexts of all threads."""
+        """Drop the contexts of all threads."""
         self._cached.clear()
 
     def _entry(self, thread_id: str) -> tuple[_Cached, bool]:

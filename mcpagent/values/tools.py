@@ -47,7 +47,7 @@ class ToolOutput:
         return cls((Text(text),), error)
 
     def for_model(self) -> ToolOutput:
-        """The output with each text as a model may read it (`text.for_model`); the same one if nothing changes."""
+        """Return the output with each text cleaned for a model (`text.for_model`); the same one if nothing changes."""
         shown = texts_for_model(self.content)
         if shown is self.content:
             return self
@@ -71,16 +71,16 @@ class ToolReturn:
 
 
 Run: TypeAlias = Callable[[dict[str, Any]], Awaitable[ToolOutput]]
-"""Runs a tool with arguments that were validated against its schema. Raises to report a failure."""
+"""Function that runs a tool with arguments that were validated against its schema. It raises to report a failure."""
 
 
 NeedsApproval: TypeAlias = Callable[[dict[str, Any]], "bool | Awaitable[bool]"]
-"""Whether a call with these (valid) arguments must be approved; what it raises counts as a denial."""
+"""Predicate over a call's validated arguments: True if it needs approval. An exception is a denial."""
 
 
 Asks: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
-"""What a call of the tool with this definition and these arguments asks of a server; the definition itself if nothing.
-"""
+"""Function that returns, as a definition, the server request that a call with these arguments makes; by default the
+tool's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Tool:
         return self.asks(self.definition, arguments)
 
     def limit(self, usual_seconds: float) -> float:
-        """The seconds that one call may take."""
+        """Return the timeout of one call in seconds."""
         if self.timeout_seconds is not None:
             return self.timeout_seconds
         return usual_seconds
@@ -166,7 +166,7 @@ def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
 
 
 def expect_timeout(label: str, seconds: float | None) -> None:
-    """Raises `ConfigError` unless this is a number of seconds above 0, or None."""
+    """Raise `ConfigError` unless this is a number of seconds above 0, or None."""
     expect(
         f"{label}: timeout_seconds",
         seconds,

@@ -214,6 +214,7 @@ def run(command: list[str], folder: Path, **variables: str) -> subprocess.Comple
         "PYTHONWARNINGS": "error",
         "MCPAGENT_TRUST_PROJECT": "1",  # nobody is there to say yes to the folder's servers
     }
+    Path(environment["HOME"]).mkdir(exist_ok=True)
     return subprocess.run(
         command,
         cwd=folder,

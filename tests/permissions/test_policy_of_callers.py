@@ -58,7 +58,7 @@ def undecided(_context: RunContext[Any], definition: ToolDefinition, _arguments:
     return None if definition.name == "pay" else False  # type: ignore[return-value]
 
 
-@each_row("levels", [1, 2, 3])
+@each_row("levels", [1, 3])
 async def test_a_caller_that_requires_approval_is_asked_about_the_calls_of_the_agent_that_it_calls(levels: int) -> None:
     for required in (True, is_payment):
         for says, amounts in ((True, [5]), (False, []), (None, [])):
@@ -67,7 +67,7 @@ async def test_a_caller_that_requires_approval_is_asked_about_the_calls_of_the_a
             def decide(request: PendingCall, says: Any = says) -> Any:
                 return request.tool == "helper" or says
 
-            for inner in (ApprovalPolicy(), ApprovalPolicy(decide=own), ApprovalPolicy(rules={"pay": "allow"})):
+            for inner in (ApprovalPolicy(decide=own), ApprovalPolicy(rules={"pay": "allow"})):
                 assert await paid(ApprovalPolicy(required, decide), inner, levels) == amounts
             assert own.asked == []  # its own policy asks about nothing
 

@@ -26,11 +26,10 @@ def team(folder: Path) -> Path:
 
 def test_a_rule_about_the_server_of_a_called_agent_is_known(tmp_path: Path) -> None:
     card = team(tmp_path)
-    rules = ["--deny", "n.push", "--allow", "n.read", "--allow", "/n:review", "--deny", "push", "--deny", "n.*"]
+    rules = ["--deny", "n.push", "--allow", "n.read", "--allow", "/n:review", "--deny", "n.*", "--deny", "n.pusj"]
     ended = run(["ask", "hello", "--card", str(card), "--trust-project", *rules], tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert "nothing of that name" not in ended.stderr
-    ended = run(["ask", "hello", "--card", str(card), "--trust-project", "--deny", "n.pusj"], tmp_path)
+    assert ended.stderr.count("nothing of that name is known") == 1
     assert "--allow or --deny n.pusj: nothing of that name is known; did you mean n.push?" in ended.stderr
 
 

@@ -1,4 +1,4 @@
-"""`create_analysis_toolset`: tasks over documents that a model solves by programs, in code mode."""
+"""`create_analysis_toolset`: tasks over documents that a model solves with programs, in code mode."""
 
 from __future__ import annotations
 

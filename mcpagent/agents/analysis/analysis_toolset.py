@@ -186,13 +186,13 @@ class _Seen:
         return await self.names()
 
     async def text(self, arguments: dict[str, Any]) -> Any:
-        """Raises `InputError` for one that the task may not see, in the words of one that is not there."""
+        """Return a document's text. Raises the same `InputError` for a hidden document as for a missing one."""
         return await self.documents.text(
             meant(await self.names(), str(arguments["name"]))
         )
 
     async def search(self, arguments: dict[str, Any]) -> Any:
-        """Passages; a store that gives others' is not taken at its word."""
+        """Return matching passages; drop passages that a store returns from other documents."""
         names = await self.names()
         limit = min(max(int(arguments.get("limit") or 10), 1), MOST_PASSAGES)
         found = await self.documents.search(str(arguments["query"]), limit, names)

@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 
 IsSeen: TypeAlias = Callable[[str], bool]
-"""Whether the document of this name may be seen."""
+"""Predicate over a document's name: True if it is visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Documents(Protocol):
         ...
 
     async def text(self, name: str) -> str:
-        """The whole text of the document of this name."""
+        """Return the whole text of the document of this name."""
         ...
 
     async def search(
         self, query: str, limit: int, among: Sequence[str]
     ) -> Sequence[Passage]:
-        """The passages that fit the query best, best first, of the documents `among` alone."""
+        """Return the passages that match the query best, best first, only of the documents `among`."""
         ...
 
 
@@ -85,7 +85,7 @@ class Texts:
 
 
 def meant(names: Sequence[str], wanted: str) -> str:
-    """The one document that a model means by a name, or by a part of it; raises `InputError` in words for it."""
+    """Return the document that a model means by a name or a part of it. Raises `InputError` for the model."""
     if wanted in names:
         return wanted
     plain = _plain(wanted)

@@ -1,1 +1,1 @@
-"""Agents described in files, and files of agents."""
+"""Agent cards: agents defined in files."""

@@ -1,4 +1,4 @@
-"""Agents of cards, and cards of agents. A folder of cards is a team: members are tools of those that name them."""
+"""Create agents from cards, and cards from agents. In a folder of cards (a team), a card's members are its tools."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from mcpagent.values.limits.run_limits import Limits
 MAX_DESCRIPTION = 300
 
 Make: TypeAlias = Callable[..., Any]
-"""What makes an agent: `Agent` itself."""
+"""The factory of an agent: `Agent` itself."""
 
 
 def agent_from_card(
     make: Make, card: str | Path | AgentCard | Team, **options: Any
 ) -> Any:
-    """The agent of a card, of a file, or of the card in a folder that is its default; see `Agent.from_card`."""
+    """Create the agent of a card, of a file, or of a folder's default card; see `Agent.from_card`."""
     expect_options("Agent.from_card", make, options)
     if isinstance(card, str | Path):
         card = card_at(card)
@@ -171,7 +171,7 @@ def _of_params(turns: int | None, card: AgentCard) -> Limits:
 
 
 def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
-    """The settings a card's block means here."""
+    """Return the tool search settings of a card's block."""
     if not config.enabled:
         return ToolSearch(enabled=False)
     return ToolSearch(
@@ -179,7 +179,7 @@ def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
     )
 
 
-# -- what a card says ---------------------------------------------------------------------------------------------
+# -- settings of a card -------------------------------------------------------------------------------------------
 
 
 CARD_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
@@ -347,7 +347,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
 
 
 def _without_token(tool: ProviderTool) -> ProviderTool:
-    """A token that is not only named does not belong into a file."""
+    """Return the tool without a literal token, which does not belong into a file."""
     if isinstance(tool, ProviderMcp) and not tool.is_referred_to:
         return replace(tool, authorization="")
     return tool
@@ -356,7 +356,7 @@ def _without_token(tool: ProviderTool) -> ProviderTool:
 def with_model(
     card: AgentCard, chosen: str | Model | Sequence[str | Model]
 ) -> AgentCard:
-    """The card with another model; the key that it named was for the one before."""
+    """Return the card with another model, without the key of its previous model."""
     return replace(card, model=_model_text(chosen), api_key="")
 
 

@@ -1,4 +1,4 @@
-"""An agent described in a file: Markdown with YAML front matter, or YAML."""
+"""`AgentCard`: an agent defined in a file, as Markdown with YAML front matter or as YAML."""
 
 from __future__ import annotations
 

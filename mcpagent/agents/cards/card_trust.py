@@ -21,7 +21,7 @@ from mcpagent.utilities.text.secrets import names_a_credential
 def describe_cards(
     team: Team, environ: Mapping[str, str], *, is_model_chosen: bool = False
 ) -> list[Description]:
-    """The cards from outside the user's own folders that send something somewhere; their servers are described apart.
+    """Describe the cards from outside the user's own folders that send data; their servers are described separately.
 
     `is_model_chosen`: another model takes the place of the first card's.
     """

@@ -54,8 +54,8 @@ FOREIGN: Mapping[str, tuple[object, ...]] = {
     "use_history": (True,),
     "variables": ({}, None),
 }
-"""Fields of fast-agent's cards (its documentation, 0.10) without a counterpart here, with the values that ask for
-nothing: those are passed over, any other is warned of."""
+"""Fields of fast-agent's cards (its documentation, 0.10) without a counterpart in mcpagent, with the values that
+request nothing: those are ignored, any other value causes a warning."""
 
 REQUEST_PARAMS = {name: name for name in (*SETTING_NAMES, "max_iterations")}
 REQUEST_PARAMS |= {"maxTokens": "max_output_tokens", "max_tokens": "max_output_tokens"}
@@ -64,8 +64,8 @@ REQUEST_PARAMS |= {
     "stop_sequences": "stop",
     "reasoning_effort": "thinking",
 }
-"""The `request_params` that mean something here: settings of the model, some as fast-agent calls them. Headers and
-further fields of the body can reach other addresses: they stand behind the model's name, which is asked about."""
+"""The supported `request_params`: settings of the model, some under fast-agent's names. Headers and further fields of
+the body can reach other addresses; they belong in the model's name, for which mcpagent asks for consent."""
 
 _OWN = {item.name for item in fields(AgentCard)} - {"foreign", "path"}
 MAX_DEPTH = 64
@@ -74,7 +74,7 @@ KNOWN_FIELDS = frozenset({*_OWN, *FOREIGN, "type"})
 
 
 def load_card(path: str | Path) -> AgentCard:
-    """The card in a file. Raises `CardError`."""
+    """Read the card in a file. Raises `CardError`."""
     path = Path(path).expanduser()
     if path.suffix.lower() not in (*MARKDOWN, *YAML):
         raise CardError(
@@ -95,9 +95,9 @@ def load_card(path: str | Path) -> AgentCard:
 
 
 def load_cards(folder: str | Path) -> dict[str, AgentCard]:
-    """The cards in a folder by agent name, sorted by file name; Markdown without front matter is passed over.
+    """Read the cards in a folder, by agent name, sorted by file name; Markdown without front matter is ignored.
 
-    Raises `CardError` for a card that cannot be read, and for two of one name.
+    Raises `CardError` for an invalid card, and for a duplicate name.
     """
     folder = Path(folder).expanduser()
     if not folder.is_dir():
@@ -130,7 +130,7 @@ def load_cards(folder: str | Path) -> dict[str, AgentCard]:
 
 
 def parse_card(text: str, path: Path) -> AgentCard | None:
-    """The card in a file's text; None for Markdown without front matter. `path` gives the format and a default name."""
+    """Parse the card in a file's text. `path` determines format and default name. None: no front matter."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if path.suffix.lower() in YAML:
         return _card(_mapping(text, path), "", path)
@@ -345,7 +345,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _is(what: str) -> Callable[[Mapping[str, Any], str, Path], Any]:
-    """Reads a field whose value must be of this kind; a list becomes a tuple. Raises `CardError`."""
+    """Return a reader of a field whose value must be of this kind; a list becomes a tuple. Raises `CardError`."""
 
     def read(data: Mapping[str, Any], name: str, path: Path) -> Any:
         value = data[name]

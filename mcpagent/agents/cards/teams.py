@@ -1,4 +1,4 @@
-"""Teams: a card and the members it can reach, with all their servers, read once."""
+"""Read a team: a card and all members that it reaches, with their servers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_team(
 
 
 def card_at(path: str | Path) -> AgentCard:
-    """The card in a file, or the one of a folder that one talks to."""
+    """Read the card in a file, or the default card of a folder."""
     path = Path(path).expanduser()
     if path.is_dir():
         return default_card(load_cards(path), path)
@@ -65,7 +65,7 @@ def card_at(path: str | Path) -> AgentCard:
 
 
 def default_card(cards: Mapping[str, AgentCard], folder: Path) -> AgentCard:
-    """The card to talk to: the one with `default: true`, else the only one that is not `tool_only`."""
+    """Return the default card: the one with `default: true`, else the only one that is not `tool_only`."""
     chosen = [card for card in cards.values() if card.default]
     chosen = chosen or [card for card in cards.values() if not card.tool_only]
     if not cards:
@@ -83,7 +83,7 @@ def default_card(cards: Mapping[str, AgentCard], folder: Path) -> AgentCard:
 
 
 def reachable(card: AgentCard) -> dict[str, AgentCard]:
-    """The card, and those in its folder that it can ask, by name. Raises `CardError`."""
+    """Return the card and all cards in its folder that it reaches, by name. Raises `CardError`."""
     if not card.agents:
         return {card.name: card}
     if card.path:
@@ -120,7 +120,7 @@ def reachable(card: AgentCard) -> dict[str, AgentCard]:
 def card_servers(
     card: AgentCard, environ: Mapping[str, str] | None = None
 ) -> ServersConfig:
-    """The servers of a card, filtered by its `tools`. Raises `CardError` for one it names that is not configured."""
+    """Return a card's servers, filtered by its `tools`. Raises `CardError` for a server that is not configured."""
     environ = with_stored_keys(os.environ if environ is None else environ)
     if card.path:
         folder = Path(card.path).absolute().parent

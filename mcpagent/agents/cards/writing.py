@@ -24,7 +24,7 @@ _PLAIN_BODY = re.compile(
 
 
 def dump_card(card: AgentCard, form: Literal["md", "yaml"] = "md") -> str:
-    """The card as the text of a file; loading it gives the same card."""
+    """Return the card as the text of a file; loading it returns an equal card."""
     data = card_data(card)
     if form == "md" and _fits_below(card):
         if card.instruction:
@@ -38,14 +38,14 @@ def dump_card(card: AgentCard, form: Literal["md", "yaml"] = "md") -> str:
 
 
 def save_card(card: AgentCard, path: str | Path) -> None:
-    """Writes the card; the ending of the path gives the format."""
+    """Write the card; the file extension determines the format."""
     path = Path(path)
     text = dump_card(card, "yaml" if path.suffix.lower() in YAML else "md")
     path.write_bytes(text.encode("utf-8"))
 
 
 def card_data(card: AgentCard) -> dict[str, Any]:
-    """The fields that differ from their defaults, in the card's order, without the instruction."""
+    """Return the fields that differ from their defaults, in the card's order, without the instruction."""
     default = AgentCard(card.name)
     data: dict[str, Any] = {"name": card.name}
     for name in _FIELDS:
@@ -120,7 +120,7 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
 
 def _fits_below(card: AgentCard) -> bool:
-    """True if a Markdown file can hold the instruction as its text: no marker, nothing that a reader would trim."""
+    """Return whether Markdown can hold the instruction as its text: no marker, nothing that a reader trims."""
     text = card.instruction
     if text != text.strip() or not _PLAIN_BODY.fullmatch(text):
         return False

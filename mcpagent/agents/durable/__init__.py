@@ -1,4 +1,4 @@
-"""Runs that outlive their process: the engine DBOS (extra `durable`) queues them, their sessions store them."""
+"""Durable runs: the engine DBOS (extra `durable`) queues them, and their sessions store them."""
 
 from __future__ import annotations
 

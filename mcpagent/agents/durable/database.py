@@ -1,4 +1,4 @@
-"""The database of the engine: a SQLite file, or PostgreSQL; its errors are one line."""
+"""The engine's database, a SQLite file or PostgreSQL; its errors become one line."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class EngineDatabase:
         return cls(f"sqlite:///{file}", safe_line(str(file), 200), file)
 
     def make_ready(self) -> None:
-        """Makes the file if it is not there, for its user only.
+        """Create the file for its user only, if it is missing.
 
-        Raises `SessionStoreError` for one that cannot be used, or is another program's.
+        Raises `SessionStoreError` if it is unusable or belongs to another program.
         """
         if self.file is None:
             return
@@ -81,7 +81,7 @@ class EngineDatabase:
         cause = getattr(error, "orig", None) or error
         if self.file is None and not hasattr(
             cause, "sqlstate"
-        ):  # its text quotes what cannot be read
+        ):  # its text quotes the unreadable part
             form = "postgresql://user:password@host:port/database"
             return SessionStoreError(
                 f"durable runs: the address cannot be read; write {form}, special ones as %40"

@@ -1,4 +1,4 @@
-"""The queue of a model's runs in the engine: its bounds, who serves it, and where runs wait for their session."""
+"""The engine's queue of a model's runs: its limits, its workers, and the queue of runs that wait for their session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
 VERSION = "mcpagent-2"
-"""Of how a worker finds out what to do of a run: it works only on runs of its own version."""
+"""Version of the protocol between workers: a worker handles only runs of the same version."""
 
 WORKFLOW_NAME = "mcpagent.run"
 
@@ -37,14 +37,14 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
-"""The name of a queue that has no runs: it says that a process serves one, and which."""
+"""The name of a queue without runs, which announces that a process serves a model."""
 
 POLL_SECONDS = 0.2
 WAITING_POLL_SECONDS = 2.0
 """A poll of a queue takes milliseconds of CPU, and runs that wait for their session have time."""
 
 MAX_COMPARED = 100
-"""Of so many runs of a session, the oldest, it is found out which was the first."""
+"""To find the first run of a session, the oldest so many runs are compared."""
 
 
 async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -64,7 +64,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class RunTurn:
-    """The turn of a run: whether no earlier run of its session is unfinished; whether it is in the waiting queue."""
+    """The turn of a run: whether it is its session's first unfinished run; whether it is in the waiting queue."""
 
     is_first: bool = False
     waits: bool = False
@@ -91,11 +91,11 @@ class RunQueue:
 
     @property
     def waiting(self) -> str:
-        """The queue without bounds of those that wait for their session."""
+        """The unlimited queue of runs that wait for their session."""
         return f"{self.name} (waiting)"
 
     async def register(self, limits: Bounds, *, works: bool) -> None:
-        """Makes it known. Whoever does no runs leaves its bounds as those have set them that do."""
+        """Register the queue. A process that runs no work keeps the limits that a worker has set."""
         from dbos import DBOS
 
         how: Any = "always_update" if works else "never_update"
@@ -156,13 +156,13 @@ class RunQueue:
         return f"mcpagent worker {token} {VERSION} {self.model}"
 
     async def sit_down(self, token: str) -> None:
-        """The process with this token does its runs from now on."""
+        """Announce that the process with this token runs the queue's work."""
         from dbos import DBOS
 
         await DBOS.register_queue_async(self._seat(token), on_conflict="always_update")
 
     async def stand_up(self, token: str) -> None:
-        """The process does them no more."""
+        """Announce that the process no longer runs the queue's work."""
         from dbos import DBOS
 
         await DBOS.delete_queue_async(self._seat(token))

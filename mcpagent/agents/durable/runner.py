@@ -1,4 +1,4 @@
-"""The work of a process that serves durable runs: it takes a session, and has it answer or resume."""
+"""Execute durable runs in a worker: open the session, and let it answer or resume."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from mcpagent.values.approval import CallAnswer, usable_answers
 from mcpagent.values.limits.run_limits import KINDS, Limits
 
 LOOK_SECONDS = 1.0
-"""How often a worker looks for dead workers, and a waiting run for its session."""
+"""Interval at which a worker looks for dead workers, and a waiting run for its session."""
 
 FIRST_LOOK_SECONDS = 0.1
-"""How soon a waiting run looks for the first time, and after another run of this process has ended."""
+"""Delay before a waiting run's first check, and after another run of this process has ended."""
 
 TOLD_SECONDS = 600.0
-"""When a run has waited this long for a session that another process has, such as a chat, the worker reports it."""
+"""If a run has waited this long for a session that another process holds, such as a chat, the worker reports it."""
 
 MAX_OPEN = 32
 """Sessions that a worker keeps in memory between their runs: reading a long one takes more than answering in it."""
@@ -92,10 +92,10 @@ class Runner:
         self._waiting: set[asyncio.Task[Any]] = set()
         self._open: OrderedDict[str, SessionRuntime[Any]] = OrderedDict()
         self._freed: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        """By the ID of a run that has ended in this process; "" for any run."""
+        """Events by the ID of a run that has ended in this process; "" for any run."""
 
     async def end(self, seconds: float) -> None:
-        """Waits for the runs under way; the remaining ones stay unfinished, and another worker resumes them."""
+        """Wait for the active runs; another worker resumes those that do not finish."""
         for task in tuple(self._waiting):
             task.cancel()
         if self._active:
@@ -106,7 +106,7 @@ class Runner:
             await asyncio.wait(self._active, timeout=seconds)
 
     async def look(self) -> NoReturn:
-        """Takes over the runs of dead workers: the engine gives each run to one process alone."""
+        """Resume the runs of dead workers, forever; the engine gives each run to only one process."""
         from dbos import DBOS
 
         while True:
@@ -171,7 +171,7 @@ class Runner:
         await self._answer(session, request, run, resumes=record.is_under_way)
 
     async def _put_into(self, queue: str, session: str, run: str) -> NoReturn:
-        """Puts the run into this queue, to be worked on later, and ends this execution of it."""
+        """Move the run to this queue for later, and end this execution of it."""
         from dbos import DBOS
 
         await outside(DBOS.resume_workflow, run, queue_name=queue)
@@ -182,7 +182,7 @@ class Runner:
         raise asyncio.CancelledError
 
     async def _leave_cancelled(self, run: str) -> NoReturn:
-        """Ends a run that was cancelled before it began: its session has nothing of it."""
+        """End a run that was cancelled before it started; its session has no entry of it."""
         from dbos import DBOS
 
         await outside(DBOS.cancel_workflow, run)
@@ -233,7 +233,7 @@ class Runner:
         return self.agent._runtime.session_as_of(name, kept)
 
     async def _wait_for(self, name: str, run: str) -> None:
-        """Waits until the session is free for this run, however long another process has it."""
+        """Wait until the session is free for this run, without a timeout."""
         loop = asyncio.get_running_loop()
         begun, is_reported, seconds = loop.time(), False, FIRST_LOOK_SECONDS
         while True:
@@ -261,7 +261,7 @@ class Runner:
             self._open.popitem(last=False)
 
     async def _until_freed(self, seconds: float) -> float:
-        """Waits so long, or until a run of this process has ended; gives how long to wait the next time."""
+        """Wait for the delay, or until a run of this process has ended. Return the next delay."""
         if not await self.is_freed_within(seconds):
             return min(seconds * 1.5, LOOK_SECONDS)
         await asyncio.sleep(
@@ -279,7 +279,7 @@ class Runner:
         return True
 
     def forget(self, run: str) -> None:
-        """Wait for this run no more."""
+        """Stop waiting for this run."""
         self._freed.pop(run, None)
 
     def _holder_of(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""`DurableRuns`: runs in a queue of DBOS, so that another process finishes what one began."""
+"""`DurableRuns`: runs in a queue of DBOS, so that another process can finish a run."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from dbos import DBOSConfig, WorkflowStatus
 
 SERVED_SECONDS = 5.0
-"""How often `result` looks whether a worker does the runs of this model."""
+"""Interval at which `result` checks that a worker serves the model of this run."""
 
 ASK_ENGINE_SECONDS = 0.5
-"""How often `result` asks the engine, while the session does not know the run."""
+"""Interval at which `result` polls the engine, while the session does not have the run."""
 
 _INSTALL = "durable runs need DBOS, which is not installed; pip install 'mcpagent[durable]' (docs/install.md)"
 
@@ -63,7 +63,7 @@ class DurableRun:
         self.id, self.session = id, session
 
     async def result(self, timeout_seconds: float | None = None) -> DurableResult:
-        """Waits for the end of the run and returns its result; raises the error that ended it, or `TimeoutError`.
+        """Wait for the end of the run and return its result. Raises the error that ended it, or `TimeoutError`.
 
         While no worker does the runs of its model, `result` waits a bounded time and then raises an `AgentStateError`
         that reports it. The run still waits for a worker.
@@ -88,7 +88,7 @@ class DurableRun:
         return end.result
 
     async def state(self) -> State:
-        """ "waiting" for its turn or its session, "running", "done", "failed" or "cancelled"."""
+        """Return "waiting" (for a worker or its session), "running", "done", "failed" or "cancelled"."""
         record = await self._runs.record_of(self)
         if record.ended is not None:
             return record.ended.state
@@ -186,7 +186,7 @@ class DurableRuns:
         output_type: Any = None,
         limits: Limits | None = None,
     ) -> DurableRun:
-        """Start a run of this session (None: a new one) as soon as it is its turn, in any worker.
+        """Queue a run of this session (None: a new one); a worker starts it in turn.
 
         `run` is its ID: passing the same ID twice starts one run. It belongs to its session, and to the `user` if you
         pass one. With an `output_type` the answer is data that fits its JSON Schema; a worker has the schema alone, so
@@ -304,16 +304,16 @@ class DurableRuns:
             runner.agent._runtime.warn(f"{self.where}: {words}")
         return DurableRun(self, run, request.session)
 
-    # -- what became of a run -----------------------------------------------------------------------------------------
+    # -- outcomes of runs ----------------------------------------------------------------------------------------------
 
     async def record_of(self, run: DurableRun) -> RunRecord:
-        """Return the state of a run in its session, which decides over what the engine says."""
+        """Return the state of a run in its session, which takes precedence over the engine's state."""
         return await written(
             self._require_serving().store.run_record(run.session, run.id)
         )
 
     async def end_of(self, run: DurableRun) -> RunEnded:
-        """Waits for the end of a run. Raises the error of a run that ended before it began in its session."""
+        """Wait for the end of a run. Raises the error of a run that ended before it started in its session."""
         loop, runner = asyncio.get_running_loop(), self._require_serving()
         ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
         try:
@@ -346,7 +346,7 @@ class DurableRuns:
         return record.ended or _end_told_by_engine(run, status)
 
     async def never_served(self, run: DurableRun) -> None:
-        """Raises `AgentStateError` when no worker has done runs like this one for long."""
+        """Raise `AgentStateError` if no worker has served runs like this one for long."""
         loop = asyncio.get_running_loop()
         since, pause = loop.time(), min(SERVED_SECONDS, self._unserved_seconds)
         while True:
@@ -461,7 +461,7 @@ class DurableRuns:
 
 
 _SERVING: list[Runner | None] = [None]
-"""Who does the runs of this process: the engine is one for all of it."""
+"""The runner of this process; the engine allows one for each process."""
 
 
 async def _workflow(data: str) -> None:
@@ -513,7 +513,7 @@ def _usable_run(run: object) -> str:
 
 
 def _wait(store: Sessions, session: str, given: Mapping[str, CallAnswer]) -> bool:
-    """True if calls with these IDs wait in the session now."""
+    """Return whether calls with these IDs are pending in the session."""
     kept = store.read(session)
     waiting = {call["call_id"] for call in kept.values.get("pending") or ()}
     return (

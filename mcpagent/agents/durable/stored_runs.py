@@ -103,7 +103,7 @@ class StoredRuns:
             return found
 
     def delete(self, run: str) -> None:
-        """Deletes a run; its messages stay in the session. Raises `InputError` for one that has not ended."""
+        """Delete a run; its messages stay in the session. Raises `InputError` for a run that has not ended."""
         with self._client() as client:
             found = self._found(client, run)
             if found.is_unfinished:
@@ -113,7 +113,7 @@ class StoredRuns:
             self._delete(client, [found])
 
     def prune(self, before: float) -> list[StoredRun]:
-        """Deletes the runs that ended before this time (seconds since 1970), and returns them."""
+        """Delete the runs that ended before this time (seconds since 1970), and return them."""
         old = [
             run
             for run in self.listed()
@@ -154,7 +154,7 @@ class StoredRuns:
 
     @contextmanager
     def _client(self) -> Iterator[DBOSClient | None]:
-        """The engine's client; None if there is no database yet, which looking does not make."""
+        """Open the engine's client; None if there is no database yet. It does not create one."""
         from dbos import DBOSClient
         from sqlalchemy import create_engine
 

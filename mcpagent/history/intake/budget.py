@@ -1,9 +1,9 @@
-"""The limits of content. A part beyond a limit is scaled, offloaded or described; nothing else is affected."""
+"""The limits of content. A part over a limit is scaled, offloaded or described; the other parts stay unchanged."""
 
 from __future__ import annotations
 
 MAX_IMAGE_BYTES = 3_750_000
-"""Of one picture. Anthropic accepts 5 MB in Base64, the least of all providers (its docs, vision)."""
+"""Limit of one picture. Anthropic accepts 5 MB in Base64, the least of all providers (its docs, vision)."""
 
 MAX_IMAGE_SIDE = 8_000
 """Pixels. Anthropic refuses a longer side (its docs, vision)."""
@@ -13,20 +13,19 @@ SCALED_SIDE = 2_000
 docs, vision). Every provider scales larger ones down by itself."""
 
 MAX_DOCUMENT_BYTES = 20_000_000
-"""Of one document or recording. A request takes 32 MB at Anthropic, Base64 included, 50 MB at OpenAI."""
+"""Limit of one document or recording. Anthropic accepts requests of 32 MB, Base64 included, OpenAI of 50 MB."""
 
 MAX_FILES_BYTES = 20_000_000
-"""Of all files of one prompt or result together."""
+"""Limit of all files of one prompt or result together."""
 
 MAX_IMAGES = 20
-"""Of one prompt or result. Beyond it Anthropic accepts 2,000 pixels a side only."""
+"""Limit of one prompt or result. Beyond it, Anthropic accepts only 2,000 pixels a side."""
 
 MAX_BLOCKS = 1_000
 """Content blocks of one result; all further ones become one text, which is offloaded if it is large."""
 
 MAX_VALUES = 1_000_000
-"""JSON values of one result, block or tool definition. A larger one is kept as text: it can be read, not computed with.
-"""
+"""JSON values of one result, block or tool definition. A larger one stays text: readable, but no data for programs."""
 
 MAX_LEVELS = 150
 """Nested levels of JSON data; parsers end at 200."""

@@ -1,9 +1,9 @@
 """`admitted`: the one function that all content passes before it enters a conversation.
 
-Function results, results of servers, outputs of programs and prompts with files come here. Each file is judged by its
-own bytes: what it is, how large it is, its number and dimensions, and whether the endpoint accepts it. A file that does
-not pass costs only itself: a picture is scaled down, the text of a PDF is extracted, and everything else becomes a line
-that describes it, while its bytes are stored outside of the conversation.
+Function results, results of servers, outputs of programs and prompts with files pass it. It checks each file by its own
+bytes: its type, size, number and dimensions, and whether the endpoint accepts it. If a file does not pass, only that
+file changes: a picture is scaled down, the text of a PDF is extracted, and any other file becomes a line that describes
+it, while its bytes are stored outside of the conversation.
 """
 
 from __future__ import annotations

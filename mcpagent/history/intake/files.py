@@ -1,4 +1,4 @@
-"""Read files into parts, and prompts with files into what a conversation may hold."""
+"""Read files into parts, and prompts with files into content of a conversation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import Audio, Content, Document, File, Image, Text
 
 MAX_TEXT_BYTES = 1_000_000
-"""Of a file that a question takes along as text."""
+"""Limit of a file that a question attaches as text."""
 
 MOST_READ = 4 * MAX_DOCUMENT_BYTES
-"""Bytes. A larger picture is not scaled down."""
+"""Bytes of a file that are read; a larger file is an error, also a picture that could be scaled down."""
 
 
 async def prompt_parts(said: tuple[Content | File, ...]) -> tuple[Content, ...]:
@@ -48,7 +48,7 @@ def _in_block(text: str, path: Path) -> Text:
 def read_file(path: Path, *, shown: str = "") -> str | Image | Audio | Document:
     """Return a file by its bytes: its text, a picture, a PDF or a recording.
 
-    `shown` names the file in errors. Raises `InputError` if the file is none of these, or too large.
+    `shown` names the file in errors. Raises `InputError` if the file has another type, or is too large.
     """
     shown = safe_line(shown or str(path), 100)
     try:

@@ -16,7 +16,7 @@ from mcpagent.history.intake.budget import MAX_LEVELS, MAX_VALUES
 from mcpagent.utilities.python.collecting import uncollected
 
 MANY_BYTES = 256 * 1024
-"""Less is parsed at once, in some milliseconds."""
+"""A smaller text is parsed at once, in some milliseconds."""
 
 _PIECE = 128 * 1024
 _LONG_TEXT = 1 << 20
@@ -52,7 +52,7 @@ _ITEM = (
     + rb"\])*+"
 )
 _ITEMS = re.compile(rb"(?:" + _ITEM + rb",)*+", re.DOTALL)
-"""Whole items of a container, each with the comma behind it; at most six levels deep."""
+"""Whole items of a container, each with the following comma; at most six levels deep."""
 
 _PLAIN = re.compile(_INSIDE, re.DOTALL)
 _TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
@@ -63,12 +63,12 @@ _STRINGS = re.compile(_STRING, re.DOTALL)
 
 
 _LONGEST_NUMBER = 4_000
-"""Digits; Python refuses to read 4,300 as a number, and no model reads them as one."""
+"""Digits; Python refuses to parse 4,300 as a number, and no model reads them as one."""
 
 TOO_DEEP, TOO_MANY = "its JSON nests too deeply", "its JSON has too many values"
 
 Bytes: TypeAlias = bytes | bytearray
-"""JSON as it was received: a copy of a large one would hold every thread, too."""
+"""JSON in its received form: a copy of a large one would block every thread, too."""
 
 
 class TooMuchError(ValueError):

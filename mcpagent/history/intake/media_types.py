@@ -38,7 +38,7 @@ _ENDINGS: Mapping[str, str] = {
 }
 
 _STEP = 1 << 20
-"""Characters of Base64 that are decoded at once: a multiple of four, so that other threads run in between."""
+"""Characters of Base64 that are decoded at once, a multiple of four; other threads run in between."""
 
 
 def file_type(data: bytes) -> str | None:

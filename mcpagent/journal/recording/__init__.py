@@ -1,7 +1,7 @@
-"""Runs recorded in a file, and replayed from it without a network, a key or a server.
+"""Record runs in a file, and replay them without a network, a key or a server.
 
-`Recorder` writes JSON lines while an agent works: requests, answers and results of calls. `Replay` puts the file in
-place of the model and of all tools. Both are wrappers: functions from an agent's definition to another.
+`Recorder` writes JSON lines while an agent works: requests, answers and results of calls. `Replay` replaces the model
+and all tools by the file. Both are wrappers: functions from an agent's definition to another.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The entries of a recording: what a run sends, receives and gives back, as values and as lines of JSON.
+"""The entries of a recording as values and as lines of JSON: requests, responses, calls and results.
 
-A recording is JSON lines, each with a `type` and a `time` in seconds since 1970. Readers pass over types and fields
-that they do not know, which a later version adds. The end of a run is written as in a session (`RunEnded`).
+A recording is JSON lines, each with a `type` and a `time` in seconds since 1970. Readers ignore unknown types and
+fields, which a later version may add. The end of a run has the same format as in a session (`RunEnded`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Piece = tuple[Literal["text", "thinking"], str]
 
 
 _OF_ONE_PLACE = ("renderer", "cache_folder", "history", "examples")
-"""The options of a `ToolSearch` that no recording has: functions, and paths of one machine."""
+"""The options of a `ToolSearch` that a recording omits: functions, and paths of one machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`Recorder`: writes the runs of an agent, line by line, so that a killed run leaves a file that can be read."""
+"""`Recorder`: write the runs of an agent line by line, so that the file of a killed run is readable."""
 
 from __future__ import annotations
 
@@ -409,7 +409,7 @@ class _RecordedSources(WrappedSources):
 
 
 class _RecordedModel(WrappedModel):
-    """Records what the model can do."""
+    """Record the model's capabilities."""
 
     def __init__(self, model: Model, recorder: Recorder) -> None:
         super().__init__(model)

@@ -1,4 +1,4 @@
-"""`Replay`: a recorded run again, without a network, a key or a process, and with the same answers every time."""
+"""`Replay`: repeat a recorded run without a network, a key or a process, with the same answers every time."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class Replay:
         self.functions: list[Tool] = []
 
     is_innermost = True
-    """A `Recorder` in the same list records the replay, whichever comes first."""
+    """A `Recorder` in the same list records the replay, in any order."""
 
     @checked()
     def __call__(self, definition: Definition) -> Definition:
@@ -337,7 +337,7 @@ class _ReplayedRuns(Middleware):
         self._numbers: dict[str, int] = {}
         """The number of each run in the recording, by its ID here."""
         self._stuck: Counter[str] = Counter()
-        """How many calls of a run, by its ID, had no result when the recorded run ended."""
+        """By run ID, the number of calls without a result at the end of the recorded run."""
 
     def begin(self, number: int) -> None:
         """Note that the current run is the one of this number."""
@@ -425,13 +425,13 @@ class _ReplayedModel:
         self._asked = RequestEntries(without_shapes)
         self._answered: set[int] = set()
         self._first = 0
-        """The place of the first request without an answer in this replay."""
+        """The position of the first request without an answer in this replay."""
         self.knows_system = True
         self.name = safe_line(start.model, 200)
 
     @property
     def next_tools(self) -> ToolsListed:
-        """The tools of the first request without an answer; behind the last request, those of the last one."""
+        """The tools of the first request without an answer; after the last request, the tools of the last one."""
         requests = self._contents.requests
         line = None
         if requests:
@@ -539,7 +539,7 @@ _DIFFERENCES = {
     "output": "another form of the answer (output_type)",
     "tool_choice": "another tool_choice",
 }
-"""By field of a request."""
+"""The text for a difference, by field of a request."""
 
 
 def _difference(then: ModelAsked, now: ModelAsked) -> str:

@@ -1,8 +1,8 @@
 """Persistent conversations: the stored data of a session, and the stores.
 
-`store.py` is the interface for an agent; `protocol.py` the small protocol behind it, `sql_store.py` with `sqlite.py`
-and `postgres.py` the stores that are built in; `entries.py` defines the content of each entry; `keeping.py` writes the
-changes of a session; `export/` makes a file for people of it.
+`store.py` is the interface for an agent, and `protocol.py` the protocol of a store. `sql_store.py` with `sqlite.py` and
+`postgres.py` are the built-in stores. `entries.py` defines the content of each entry, `keeping.py` writes the changes
+of a session, and `export/` writes a session as a file for people.
 """
 
 from __future__ import annotations

@@ -190,9 +190,9 @@ def clean_json(data: Any) -> str:
 
 
 def message_as_json(message: Message) -> tuple[str, str]:
-    """Return a message as JSON, and the words that a search finds it by, without secrets.
+    """Return a message as JSON, and the words by which search finds it, without secrets.
 
-    Data that a provider sent for itself alone looks like anything, and must come back unchanged.
+    Opaque data of a provider stays unchanged, because it must return to the provider unchanged.
     """
     (data,) = dump_messages([message])
     text, words = written_json(data), searched_words(message)
@@ -217,7 +217,7 @@ def _redacted_message(data: dict[str, Any]) -> str:
 
 
 def searched_words(message: Message) -> str:
-    """Return the words of a message that a search finds: those of people and models."""
+    """Return the words by which search finds a message: those of people and models."""
     if message.role != "tool":
         return _sendable(message.text)
     return ""
@@ -235,7 +235,7 @@ def clean_name(text: str) -> str:
 
 
 def _sendable(text: str) -> str:
-    """Drop what no database takes: NUL, and halves of characters."""
+    """Remove characters that no database accepts: NUL, and lone surrogates."""
     return without_halves(text.replace("\0", " "))
 
 

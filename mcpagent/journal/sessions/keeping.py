@@ -37,10 +37,10 @@ _NAMES = tuple(item.name for item in fields(Standing) if item.name != "ended")
 _NOTHING = Standing()
 
 _UNKNOWN = object()
-"""A value that may be in the store or not, since a write failed."""
+"""Placeholder for a value that may be in the store or not, since a write failed."""
 
 _READ_FOR_TITLE = 10_000
-"""Characters of a prompt that are looked through for secrets before its first words become the title."""
+"""Characters of a prompt that are checked for secrets before its first words become the title."""
 
 
 class _EarlierWriteError(SessionStoreError):
@@ -87,7 +87,7 @@ class Keeper:
             messages = ()
         self._length = len(messages)
         self._longest = len(messages)
-        """More messages than this were never in the store."""
+        """The most messages that may be in the store."""
         self._answers = [is_answer(message) for message in messages]
         self._calls: set[str] = set(kept.calls) if kept is not None else set()
         """The IDs of the calls whose progress may be in the store."""
@@ -103,13 +103,13 @@ class Keeper:
             name: getattr(standing, name) for name in _NAMES
         }
         self._programs: set[str] = set(standing.programs)
-        """The names of parts of programs that may be in the store."""
+        """The names of program parts that may be in the store."""
         self._progress_log: Sequence[str] | None = None
         self._progress_written = 0
-        """How many entries of that log are in the store."""
+        """The number of entries of that log in the store."""
         self._failure: SessionStoreError | None = None
         self._attempt = 0
-        """How often all was written anew."""
+        """The number of complete rewrites."""
 
     async def write(
         self, conversation: Conversation, standing: Standing, *, model: str

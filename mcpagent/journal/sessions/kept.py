@@ -1,4 +1,4 @@
-"""A session as a store returns it, and as a list shows it."""
+"""`KeptSession` and `SessionInfo`: a session as read from a store, and its entry in a list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Holder:
     host: str
     since: float
     token: str = ""
-    """What is alive as long as the process is; a store can tell."""
+    """A token that is alive as long as the process is; a store can check it."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -39,7 +39,7 @@ class SessionInfo:
     dollars: float = 0.0
     cost_known: bool = True
     is_named: bool = False
-    """Whether a person gave the title; else it is the beginning of the first question."""
+    """True if a person set the title; otherwise it is the beginning of the first question."""
     holder: Holder | None = None
 
 

@@ -1,4 +1,4 @@
-"""Store of a session's offloaded outputs, in rows separate from its messages."""
+"""Store a session's offloaded outputs in rows separate from its messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class KeptOutputs(MemoryShelf):
         super().__init__()
         self._store, self._session = store, session
         self.is_written = True
-        """Whether new ones are written down: not after the session was given back."""
+        """False after the session was released: new outputs are not written."""
 
     def clean(self, text: str) -> str:
         """Redact secrets as in messages, and replace characters that no database accepts."""

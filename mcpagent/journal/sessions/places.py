@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,30}://")
 
 
 def is_address(where: object) -> TypeGuard[str]:
-    """True if the location is the address of a PostgreSQL database."""
+    """Return whether the location is the address of a PostgreSQL database."""
     return isinstance(where, str) and where.startswith(_POSTGRES)
 
 

@@ -1,8 +1,8 @@
 """Sessions in a PostgreSQL database, for many machines: extra `mcpagent[postgres]`, psycopg 3.
 
-All of it is in the schema `mcpagent`. A process holds its sessions by an advisory lock of its connection, which the
-server releases when the connection ends in any way; so the address has to be that of the server, or of a pool that
-keeps a connection for its client.
+All tables are in the schema `mcpagent`. A process holds its sessions by an advisory lock of its connection, which the
+server releases when the connection ends in any way. So the address must be that of the server, or of a pooler that
+keeps one connection for each client.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": STATEMENT_SECONDS * 1000,
 }
-"""What the address does not say (https://www.postgresql.org/docs/current/libpq-connect.html)."""
+"""Defaults for parameters that the address does not set
+(https://www.postgresql.org/docs/current/libpq-connect.html)."""
 
 _SETTINGS = (
     f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
@@ -72,10 +73,10 @@ MIGRATIONS: Migrations = (
 """`words` is the text that a search finds, `keys` are the store's own."""
 
 _MIGRATING = 0x6D637061
-"""The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""
+"""The advisory lock for creating and migrating tables: the number that also identifies the SQLite files."""
 
 MAX_SEARCHED = 100_000
-"""Characters of a message that are found: the server refuses a message with more than 1 MB of different words."""
+"""Characters of a message that search covers: the server refuses a message with more than 1 MB of different words."""
 
 EXCERPT_WORDS, MAX_EXCERPT = 16, 400
 
@@ -110,7 +111,7 @@ class PostgresStore(SqlStore):
             self._address: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(where)}
         except (
             psycopg.Error
-        ):  # its text quotes what it cannot read, which may be the password
+        ):  # its text quotes the unreadable part, which may be the password
             form = "postgresql://user:password@host:port/database"
             raise SessionStoreError(
                 f"sessions: the address cannot be read; write {form}, special ones as %40"
@@ -150,7 +151,7 @@ class PostgresStore(SqlStore):
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Runs one statement."""
+        """Run one statement."""
         assert self._connection is not None
         cursor = self._connection.execute(_with_percents(sql), values or None)
         if cursor.description is not None:
@@ -208,7 +209,7 @@ class PostgresStore(SqlStore):
         except _ConnectionLostError:
             return work()
 
-    # -- the connection, and the tables behind it ---------------------------------------------------------------------
+    # -- the connection, and its tables -------------------------------------------------------------------------------
 
     def _opened(self) -> psycopg.Connection[tuple[Any, ...]]:
         import psycopg
@@ -240,7 +241,7 @@ class PostgresStore(SqlStore):
 
         Raises `SessionStoreError` if this user may not read them.
         """
-        # By the tables themselves: what `to_regclass` finds may be older than a lock that was just waited for.
+        # By the tables themselves: the result of `to_regclass` may be older than the lock that was just acquired.
         schema = self.execute(
             "SELECT has_schema_privilege(n.oid, 'USAGE'), EXISTS (SELECT 1 FROM pg_class c"
             " WHERE c.relnamespace = n.oid AND c.relname = 'store_version')"
@@ -304,7 +305,7 @@ class PostgresStore(SqlStore):
         self._connection, self._known = None, ""
 
     def disown(self) -> None:
-        """The server sees the end of a connection when no process has it open, so it is closed here, without a word."""
+        """Close the copied connection without a message: the server ends it when no process has it open."""
         if self._connection is not None:
             with contextlib.suppress(OSError, Exception):
                 os.close(self._connection.fileno())
@@ -421,10 +422,8 @@ _ADVICE: Sequence[tuple[tuple[str, ...], tuple[str, ...], str]] = (
         "is the server running there, and the address right?",
     ),
 )
-"""What to do, by the beginning of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html).
-
-Where no connection was made there is no code, so it goes by a piece of the text, which may have any figures as a port.
-"""
+"""The advice by prefix of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html). A failed
+connection has no code, so the advice depends on a part of the text, which may contain any digits as a port."""
 
 
 def advice(code: str | None, text: str) -> str:
@@ -448,7 +447,7 @@ def _grant(user: str) -> str:
 
 
 def _named(address: Mapping[str, Any]) -> str:
-    """The database as errors call it."""
+    """Return the name of the database for errors."""
     host = (
         address.get("host")
         or address.get("hostaddr")
@@ -467,7 +466,7 @@ def _with_percents(sql: str) -> Any:
 
 
 def _number(token: str) -> int:
-    """The token's first half as a signed number of 64 bits."""
+    """Return the token's first half as a signed 64-bit number."""
     return int.from_bytes(bytes.fromhex(token[:16]), "big", signed=True)
 
 
@@ -480,7 +479,7 @@ def _folded_words(text: str) -> list[str]:
 
 
 def _excerpt(text: str, folded: Sequence[str]) -> str:
-    """Some words around the first that was looked for."""
+    """Return some words around the first match."""
     words = list(_WORD.finditer(text[:MAX_SEARCHED]))
     wanted = (
         place

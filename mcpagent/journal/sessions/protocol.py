@@ -1,4 +1,4 @@
-"""`SessionStore`: the eight methods that a place for sessions has, and the entries that it keeps."""
+"""`SessionStore`: the protocol of a store, with eight methods, and its entries."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SessionStore(Protocol):
         ...
 
     def list(self) -> Sequence[StoredSession]:
-        """Return every session with those of its entries whose key begins with `info/`."""
+        """Return every session with its entries whose key begins with `info/`."""
         ...
 
     def search(self, words: Sequence[str], limit: int) -> Sequence[Hit]:

@@ -1,4 +1,4 @@
-"""The end of a durable run, as its session stores it: the result, or the error that ended the run."""
+"""The end of a durable run in its session: the result, or the error that ended the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mcpagent.values.messages import Spent, Usage
 EndState: TypeAlias = Literal["done", "failed", "cancelled"]
 
 MAX_READ = 20_000
-"""Characters of such a text that are looked through for secrets."""
+"""Characters of such a text that are checked for secrets."""
 
 MAX_ERROR = 500
 """Characters of the text of an error that is not mcpagent's."""

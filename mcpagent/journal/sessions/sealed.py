@@ -1,4 +1,4 @@
-"""A key in a row of a database, sealed with the password of the database: only its users can open it."""
+"""Seal a key in a database row with the database's password: only its users can open it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sessions in a database, in SQL that SQLite and PostgreSQL both read; each adds its own connection.
+"""Sessions in a database, in SQL for both SQLite and PostgreSQL; each adds its own connection.
 
-A store is used by one thread at a time. Each method is one transaction.
+One thread at a time uses a store. Each method is one transaction.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MAX_EXPIRING = 1_000_000_000
 """Characters of entries that expire, over all sessions; beyond this the oldest are dropped before their time."""
 
 BUSY_SECONDS = 30.0
-"""Time that a use of the store waits for other processes, in all."""
+"""The total time that one use of the store waits for other processes."""
 
 TIDY_SECONDS = 600.0
-"""Time between two looks at entries that have expired, in a process that uses the store."""
+"""Interval of checks for expired entries, in a process that uses the store."""
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ _REPLACING = (
 )
 
 _LAST = chr(0x10FFFF)
-"""Behind every character of a key, so `prefix + _LAST` is behind every key that begins with the prefix."""
+"""Sorts after every character of a key, so `prefix + _LAST` is after every key that begins with the prefix."""
 
 _HOLDER = (
     "SELECT h.pid, h.host, h.since, h.token FROM leases l "
@@ -53,7 +53,7 @@ class SqlStore(ABC):
     renew_seconds: float | None = None
 
     for_update = ""
-    """SQL behind a SELECT, so that no other process changes a lease until the transaction ends."""
+    """SQL after a SELECT, so that no other process changes a lease until the transaction ends."""
 
     def __init__(self, where: str, migrations: Migrations) -> None:
         self.where, self.migrations = where, migrations
@@ -207,7 +207,7 @@ class SqlStore(ABC):
         return dead
 
     def leave(self) -> None:
-        """Give back all leases of this process; `close` calls this while the connection is there."""
+        """Release all leases of this process; `close` calls this while the connection is open."""
         if self._known:
             with self.transaction():
                 self.execute("DELETE FROM leases WHERE holder = ?", (self._known,))
@@ -322,7 +322,7 @@ class SqlStore(ABC):
         return None
 
     def list(self) -> list[StoredSession]:
-        """Return every session with those of its entries whose key begins with `info/`."""
+        """Return every session with its entries whose key begins with `info/`."""
         found: dict[str, list[Entry]] = {}
         alive: dict[str, bool] = {}
         with self.transaction(writes=False):

@@ -1,4 +1,4 @@
-"""The tables of a database of sessions, in the words of SQLite or PostgreSQL."""
+"""The tables of a database of sessions, in the SQL of SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from string import Template
 from typing import TypeAlias
 
 Migrations: TypeAlias = Sequence[Sequence[str]]
-"""Statements that make each version of the tables from the one before it; the first ones make `FIRST_VERSION`."""
+"""Statements that create each version of the tables from the previous one; the first ones create `FIRST_VERSION`."""
 
 FIRST_VERSION = 4
-"""The tables of the first release. Versions 1 to 3 were made only while mcpagent was developed."""
+"""The version of the first release. Versions 1 to 3 existed only during development."""
 
 _TABLES = (
     "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since $real) $rowless",
@@ -23,7 +23,7 @@ _TABLES = (
     "CREATE TABLE leases(session TEXT PRIMARY KEY, holder TEXT) $rowless",
     "CREATE INDEX leases_by_holder ON leases(holder)",
 )
-"""Sessions as entries, the processes that have some, and who has each."""
+"""Tables for sessions as entries, for the processes that hold leases, and for the leases."""
 
 
 def tables(dialect: Mapping[str, str], *searched: str) -> Sequence[str]:

@@ -25,12 +25,12 @@ from mcpagent.utilities.text.safe_text import safe_line
 _T = TypeVar("_T")
 
 CLOSE_SECONDS = 2.0
-"""Time that closing waits for other processes to give leases back; the end of the process gives them back, too."""
+"""Timeout of closing for other processes, while it releases leases; the end of the process releases them, too."""
 
 _WAIT_SECONDS = (0.0005, 0.002)
 
 APPLICATION_ID = 0x6D637061
-""""mcpa", by which `file` and we know the file (https://sqlite.org/fileformat2.html#application_id)."""
+""""mcpa", by which `file` and mcpagent recognise the file (https://sqlite.org/fileformat2.html#application_id)."""
 
 _DIALECT = {"real": "REAL", "rowless": "WITHOUT ROWID", "bytes": ""}
 
@@ -51,7 +51,8 @@ MIGRATIONS: Migrations = (
 )
 
 _of_other_processes: list[sqlite3.Connection] = []
-"""What forks have copied: closing it here would do so for the process that has it (https://sqlite.org/howtocorrupt.html)."""
+"""Connections that a fork copied: closing one here would release the locks of the process that opened it
+(https://sqlite.org/howtocorrupt.html)."""
 
 
 class SqliteStore(SqlStore):
@@ -77,7 +78,7 @@ class SqliteStore(SqlStore):
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Runs one statement."""
+        """Run one statement."""
         assert self._connection is not None
         return self._connection.execute(sql, values).fetchall()
 
@@ -107,7 +108,7 @@ class SqliteStore(SqlStore):
         if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
             raise OSError(errno.EINVAL, "is no regular file")
         make_private(self.path.parent)
-        # SQLite gives its other files the rights of this one; what a umask took away is not to be given back to others.
+        # SQLite gives its other files the permissions of this one; do not restore permissions that the umask removed.
         os.close(_private(self.path))
         connection = sqlite3.connect(
             self.path,
@@ -139,7 +140,7 @@ class SqliteStore(SqlStore):
         return connection
 
     def _begin(self, connection: sqlite3.Connection, how: str) -> int:
-        """Begins a transaction in tables that this code knows, and gives their version."""
+        """Start a transaction in tables of a known version, and return that version."""
 
         def begin() -> int:
             connection.execute(how)

@@ -1,4 +1,4 @@
-"""State of a session other than its messages, as named values and as the JSON that a store keeps of each."""
+"""The state of a session without its messages, as named values and as stored JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Beginning:
 
 
 MAX_KNOWN = 2_000
-"""Of so many tools it is kept which there were; of more, a session that is opened again takes those that there are."""
+"""The most tools whose names are stored; with more tools, a reopened session uses the present tools."""
 
 
 class KnownTools:

@@ -67,16 +67,16 @@ from mcpagent.utilities.text.secrets import hide, hide_environment, without_secr
 from mcpagent.values.messages import Message
 
 WAIT_SECONDS = 40.0
-"""Time after which a store that does not answer at all is an error; one that is locked is earlier (`BUSY_SECONDS`)."""
+"""Timeout of a store that does not answer at all; a locked one is an error earlier (`BUSY_SECONDS`)."""
 
 RELEASE_SECONDS = 2.0
-"""Time that giving back a lease waits for other processes: the end of this one gives it back, too."""
+"""Timeout of a lease's release for other processes: the end of this process releases it, too."""
 
 OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
-"""Time for which a large result is kept."""
+"""Retention time of a large result."""
 
 MARKS_KEPT_SECONDS = 30 * 24 * 3600.0
-"""Time for which a cancelled run is marked: its session may never exist."""
+"""Retention time of the mark of a cancelled run, whose session may never exist."""
 
 MAX_FOUND = 100
 MAX_ID = 200
@@ -123,11 +123,12 @@ class Sessions:
         self._signing_key: Future[bytes | None] | None = None
         self._kept: set[str] = set()
         self._leased: set[str] = set()
-        """The sessions of which this process has the lease, as far as it knows; for the worker alone."""
+        """The sessions that this process has leased, to its knowledge; only the worker uses it."""
         self._seen: dict[str, float] = {}
         """The time of the last write of a session that this process has read or made; for the worker alone."""
         self._users: Counter[str] = Counter()
-        """How many have each session in this process; the worker counts, so that all is in the order it was asked."""
+        """The number of users of each session in this process. The worker counts, so the order is that of the
+        requests."""
         _stores.add(self)
 
     def __repr__(self) -> str:
@@ -405,11 +406,11 @@ class Sessions:
         return self._do(lambda: self._append(session, [entry]))
 
     def output(self, session: str, handle: str) -> Future[dict[str, str] | None]:
-        """Return the output of this handle in this session; None if there is none, or it has expired."""
+        """Return the output of this handle in this session, or None if it is missing or has expired."""
         return self._do(lambda: self._entry(session, f"{OUTPUT}{handle}"))
 
     def release(self, session: str) -> None:
-        """Give back what `open` took. Waits for nothing."""
+        """Release the session that `open` has leased, without waiting."""
         if (worker := self._worker) is not None:
             worker.soon(lambda: self._let_go(session))
 
@@ -520,7 +521,7 @@ class Sessions:
         return self._result(self._do(work))
 
     def match(self, wanted: str) -> list[SessionInfo]:
-        """Sessions meant by an id, by its beginning, or by words of a title or a message; the one used last first."""
+        """Return the sessions that match an ID, its beginning, or words of a title or message, the last used first."""
         infos = self.sessions()
         if exact := [info for info in infos if info.id == wanted]:
             return exact
@@ -747,7 +748,7 @@ class Sessions:
         return self._worker
 
     def _forked(self) -> None:
-        """This process was forked from the one that made it: what that one has open is not ours."""
+        """Discard state inherited by a fork: open connections belong to the parent process."""
         if self._worker is not None:
             self._worker = None
             self._end.detach()
@@ -862,9 +863,9 @@ def _store_at(
 
 
 async def written(future: Future[_T]) -> _T:
-    """Return what the store gives. It is written also if the caller is cancelled.
+    """Return the result of the store; the write also completes if the caller is cancelled.
 
-    Raises `SessionStoreError` for a store that does not answer.
+    Raises `SessionStoreError` if the store does not answer.
     """
     answer = asyncio.wrap_future(future)
     done, _ = await asyncio.wait([answer], timeout=WAIT_SECONDS)

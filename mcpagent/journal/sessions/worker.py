@@ -1,4 +1,4 @@
-"""A thread that does one thing after the other, and all of it before the interpreter ends."""
+"""A thread that runs jobs in order, and finishes every job before the interpreter ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Worker:
         self._thread.start()
 
     def do(self, work: Callable[[], _T]) -> Future[_T]:
-        """Does it after all that was asked for before."""
+        """Run the work after all earlier requests."""
         future: Future[_T] = Future()
 
         def item() -> None:
@@ -59,14 +59,14 @@ class Worker:
         self._items.put(None)
 
     def join(self) -> None:
-        """Waits for its end, a minute at most."""
+        """Wait for the end of the thread, at most a minute."""
         self._thread.join(END_SECONDS)
 
     def _work(self) -> None:
         while (item := self._next()) is not None:
             with contextlib.suppress(Exception):
                 item()
-            del item  # what it holds may have been waiting for this to be forgotten
+            del item  # its value may be waiting for this reference to be dropped
         with contextlib.suppress(Exception):
             self._at_end()
         _running.discard(self)
@@ -95,4 +95,4 @@ atexit.register(_end_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         after_in_child=_running.clear
-    )  # a fork has no thread but the one that forked
+    )  # a forked process has only the thread that forked

@@ -1,6 +1,6 @@
-"""Content of spans: left out unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT asks for it.
+"""Content of spans, omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT requests it.
 
-Shapes: gen-ai-input-messages.json and its neighbours in semantic-conventions-genai, as JSON in a text.
+Formats: gen-ai-input-messages.json and related schemas in semantic-conventions-genai, as JSON in a string.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mcpagent.values.messages import (
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 MOST_OF_A_TEXT = 10_000
 MOST_OF_ALL = 200_000
-"""Characters kept, so that no receiver refuses a span for its size; of messages the newest stay."""
+"""Characters of content in a span, so that no receiver refuses it for its size; the newest messages stay."""
 
 DEEPEST = 50
 

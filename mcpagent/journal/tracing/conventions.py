@@ -1,7 +1,7 @@
-"""Attributes of spans, and metrics, by OpenTelemetry's conventions; names of our own begin with `mcpagent.`.
+"""Attributes of spans, and metrics, by OpenTelemetry's conventions; mcpagent's own names begin with `mcpagent.`.
 
 Source: github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai: agent spans, client inference, execute tool,
-retrievals, MCP, metrics; as of autumn 2026. `content.py` makes attributes with content.
+retrievals, MCP, metrics; as of autumn 2026. `content.py` builds attributes with content.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PROVIDERS = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""Our names of providers for which the conventions have another one."""
+"""mcpagent's provider names that differ in the conventions."""
 
 FINISHED: Mapping[ResponseStop, str] = {
     "end": "stop",
@@ -42,7 +42,7 @@ FINISHED: Mapping[ResponseStop, str] = {
     "length": "length",
     "refusal": "content_filter",
 }
-"""The reasons why an answer ended, as the schemas of messages name them."""
+"""The reasons for the end of an answer, in the words of the schemas of messages."""
 
 _METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 
@@ -142,7 +142,7 @@ def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
 
 
 def spent_attributes(spent: Spent) -> dict[str, AttributeValue]:
-    """Return what a run used."""
+    """Return the usage of a run as attributes."""
     if spent.cost_known:
         dollars = float(spent.dollars)
     else:

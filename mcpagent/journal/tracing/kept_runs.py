@@ -1,4 +1,4 @@
-"""The runs of a kept session, and of a recording, as trees of steps."""
+"""Compute the runs of a stored session, or of a recording, as trees of steps."""
 
 from __future__ import annotations
 

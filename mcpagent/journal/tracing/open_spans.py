@@ -1,7 +1,7 @@
-"""Spans under way, and the metrics that they end in.
+"""Open spans, and the metrics that they record when they end.
 
-The current span is that of OpenTelemetry's own context. So spans of the caller's program are above ours, and those of a
-tool function and of the HTTP client below them. The MCP SDK sends servers the current span.
+The current span is in OpenTelemetry's context. So spans of the caller's program are above those of mcpagent, and spans
+of a tool function and of the HTTP client are below them. The MCP SDK sends the current span to servers.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ class OpenSpan:
         return self.begun + time.perf_counter_ns() - self._clock
 
     def stop(self) -> None:
-        """Count no more time; attributes may still be added."""
+        """Stop the clock of the span; attributes may still be added."""
         if self.ended is None:
             self.ended = self.now()
 
 
 class OpenSpans:
-    """Begins and ends spans. `tracers` and `meters` are OpenTelemetry's providers, None for those of the program."""
+    """Start and end spans. `tracers` and `meters` are OpenTelemetry's providers, None for the program's."""
 
     def __init__(
         self,

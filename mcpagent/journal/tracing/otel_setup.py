@@ -1,7 +1,7 @@
-"""OpenTelemetry's SDK set up as its standard variables say; the only module that needs `mcpagent[otel]`.
+"""Set up OpenTelemetry's SDK from its standard variables; the only module that needs `mcpagent[otel]`.
 
-The providers are not made the program's own: the MCP SDK would add its own span to each request, with the text of a
-server's errors.
+It does not register the providers globally: otherwise the MCP SDK would add its own span to each request, with the text
+of a server's errors.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ class RunTrace(RunObserver):
         seconds: float = 0.0,
         **others: Any,
     ) -> OpenSpan:
-        """Begin a span so many seconds ago below another one, or the run: by the clock of that one, to be within."""
+        """Start a span so many seconds ago below another one, or the run, by that span's clock, to be within it."""
         above = above or self._run
         assert above is not None
         begun = max((above.ended or above.now()) - int(seconds * 1e9), above.begun)
@@ -405,7 +405,7 @@ class RunTrace(RunObserver):
         self._spans.finish(span)
 
     def _take_search(self, event: ToolsSearched) -> None:
-        """Add a search; that of a call comes right behind its result."""
+        """Add a search; the search of a call follows directly after the result of the call."""
         attributes = search_attributes(event) | self._words(
             "gen_ai.retrieval.query.text", event.query
         )
@@ -444,4 +444,4 @@ _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {
     ConversationCompacted: RunTrace._take_compacted,
     Notice: RunTrace._take_notice,
 }
-"""The method that takes each event; all others change no span."""
+"""The method that handles each event; all other events change no span."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpagent")
 
 FLUSH_SECONDS = 3.0
-"""The end of an agent waits at most so long for spans that were not sent yet."""
+"""Timeout of closing an agent for unsent spans."""
 
 
 class Tracing:
@@ -79,7 +79,7 @@ class Tracing:
         self.tracer_provider = tracer_provider
         self.meter_provider = meter_provider
         self.problems: tuple[str, ...] = ()
-        """The mistakes in the standard variables, a line each; traces go where they can."""
+        """Errors in the standard variables, one line each; the valid settings still apply."""
         self._flush: Callable[[], None] | None = None
         self._flush_seconds = FLUSH_SECONDS
         hide_environment(os.environ)

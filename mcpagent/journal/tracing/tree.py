@@ -1,4 +1,4 @@
-"""Runs as trees of steps, drawn for people: `mcpagent trace show`."""
+"""Draw runs as trees of steps for people: `mcpagent trace show`."""
 
 from __future__ import annotations
 

@@ -12,13 +12,14 @@ from typing import Literal, TypeAlias
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Place: TypeAlias = Literal["everywhere", "network", "machine", "nowhere"]
-"""Where an address means the same: in the whole internet, in this network, on this machine; or nowhere to be asked."""
+"""The scope in which an address has one meaning: the internet, this network, this machine; "nowhere": never contact
+it."""
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
 """The addresses of a host. Raises `OSError`."""
 
 PLACES: tuple[Place, ...] = ("everywhere", "network", "machine")
-"""From far to near: whoever is at one may send us to those before it, and to its own."""
+"""From far to near. A server with an address of one scope may redirect only to that scope and to farther ones."""
 
 _METADATA = tuple(
     map(
@@ -33,12 +34,12 @@ _METADATA = tuple(
         ),
     )
 )
-"""Where clouds tell a machine its keys, besides all that is link-local."""
+"""Metadata services, from which cloud machines get their keys, in addition to all link-local addresses."""
 
 _NOT_EVERYWHERE = tuple(
     map(ip_network, ("192.0.0.0/24", "fec0::/10", "5f00::/16", "3fff::/20"))
 )
-"""Means something in one network only, which not each version of Python knows."""
+"""Networks with a local meaning only, which not every Python version knows."""
 
 _LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
 _ENDS_IN_IPV4 = (
@@ -49,12 +50,12 @@ _ENDS_IN_IPV4 = (
 """RFC 6052, RFC 8215, and the translated addresses of RFC 2765."""
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
-"""What stands before an IPv4 address in an interface's id (RFC 5214)."""
+"""Prefixes of an IPv4 address in an interface identifier (RFC 5214)."""
 
 _OLD_SPELLING = re.compile(
     r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]+|[0-9]+)){0,3}"
 )
-"""What inet_aton(3) takes: `127.1`, `0x7f.1`, `2130706433`."""
+"""The spellings that inet_aton(3) accepts: `127.1`, `0x7f.1`, `2130706433`."""
 
 
 def whereabouts(address: Address) -> Place:

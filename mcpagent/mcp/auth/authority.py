@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_BYTES = 1024 * 1024
 _MOST_ADDRESSES = 4
-"""Of one name that are tried in turn."""
+"""The addresses of one name that are tried in turn."""
 
 
 _TOO_NEAR = {
@@ -134,7 +134,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         self._refused = refused
         self._resolve = resolve
         self._peer: Address | None = None
-        """Where the server itself really is, once it has answered."""
+        """The actual address of the server, after its first answer."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a checked request.

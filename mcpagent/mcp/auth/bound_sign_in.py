@@ -1,4 +1,4 @@
-"""Request tokens that are bound to the client's key, with any grant."""
+"""Request tokens bound to the client's key, with any grant."""
 
 from __future__ import annotations
 

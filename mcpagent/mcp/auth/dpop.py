@@ -10,17 +10,17 @@ from typing import Any
 from uuid import uuid4
 
 import httpx2
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 ALGORITHMS = ("ES256", "EdDSA", "PS256", "RS256")
-"""What we sign with, the first that the authorization server takes."""
+"""Signature algorithms; the first one that the authorization server accepts is used."""
 
 
 class ProofKey(BaseModel):
     """A private key (PEM) and its signature algorithm. It is stored with the tokens that require it."""
 
     algorithm: str
-    pem: str
+    pem: str = Field(repr=False)
 
     @classmethod
     def new(cls, algorithm: str) -> ProofKey:

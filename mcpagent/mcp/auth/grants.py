@@ -64,7 +64,7 @@ _PRIVATE = (
     "assertion",
     "client_assertion",
 )
-"""Fields of requests to an authorization server, and of its answers, that nothing shows."""
+"""Fields of requests to an authorization server, and of its answers, that are never shown."""
 
 
 def secret_method(
@@ -115,7 +115,8 @@ async def _refusal_of(request: httpx2.Request, response: httpx2.Response) -> str
     sent = dict(parse_qsl(request.content.decode("utf-8", "replace")))
     for known in (given, sent):
         hide(*(str(known[name]) for name in _PRIVATE if name in known))
-    if response.status_code not in (200, 201):
+    # Some authorization servers report an error with status 200.
+    if response.status_code not in (200, 201) or given.get("error"):
         told = [str(given.get(name) or "") for name in ("error", "error_description")]
         said = ": ".join(filter(None, told))
         return ": ".join(filter(None, (f"HTTP {response.status_code}", said)))
@@ -290,7 +291,7 @@ class ConfiguredSignIn(OAuthClientProvider):
             if not way.is_unattended:
                 await self.context.storage.set_client_info(
                     client
-                )  # what refreshes the tokens later needs it
+                )  # a later refresh of the tokens needs it
         if not way.is_unattended:
             return await super()._perform_authorization()
         form, headers = await self._form()

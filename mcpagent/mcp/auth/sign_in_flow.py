@@ -232,7 +232,7 @@ async def _show(
 
 
 async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
-    """The status with which the server answers; the client signs in if it is refused at first."""
+    """Return the status of the server's answer; the client signs in if the server refuses it at first."""
     headers = {
         **_PROTOCOL,
         **{name: revealed(text) for name, text in config.headers.items()},
@@ -253,7 +253,7 @@ async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
         ) from None
     except (
         Exception  # noqa: BLE001
-    ) as error:  # the SDK, over whatever the server and its authority answered
+    ) as error:  # the SDK raises any type for an invalid answer
         kind = type(error).__name__
         raise OAuthFlowError(f"an answer that cannot be used ({kind})") from None
     return response.status_code

@@ -20,6 +20,7 @@ from mcp.shared.auth import (
 )
 from pydantic import (
     BaseModel,
+    Field,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -56,13 +57,13 @@ class SignIn(BaseModel):
     any.
     """
 
-    tokens: OAuthToken | None = None
+    tokens: OAuthToken | None = Field(default=None, repr=False)
     ends: float | None = None
-    client: OAuthClientInformationFull | None = None
+    client: OAuthClientInformationFull | None = Field(default=None, repr=False)
     authority: OAuthMetadata | None = None
     resource: ProtectedResourceMetadata | None = None
     refusal: str = ""
-    proof_key: ProofKey | None = None
+    proof_key: ProofKey | None = Field(default=None, repr=False)
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -154,7 +155,7 @@ class TokenStorage:
         )
 
     async def forget(self) -> bool:
-        """False if there was nothing."""
+        """Delete the stored sign-in. Return False if there was none to delete."""
         return await asyncio.to_thread(self.store.remove, self.name) is not None
 
     async def get_tokens(self) -> OAuthToken | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_REFUSAL = 4_096
 EARLY_SECONDS = 30.0
-"""A token is refreshed so long before it ends, since clocks differ and a request takes time."""
+"""A token is refreshed so many seconds before it expires, since clocks differ and a request takes time."""
 
 
 class StoredSignIn(httpx2.Auth):

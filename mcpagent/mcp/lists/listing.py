@@ -42,15 +42,15 @@ Item = TypeVar("Item")
 MAX_PAGES = 100
 MAX_TOOLS = 10_000
 MAX_LISTED = 1_000
-"""Prompts and resources kept for description; more can still be asked for by name."""
+"""Prompts and resources that are described; further ones are available by name."""
 MAX_KEPT = 20_000
-"""Characters of a description that are kept, to be pinned and compared; a model is shown fewer."""
+"""Characters of a description that are stored, for pins and comparison; a model gets fewer."""
 MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_PARTS = 1_000_000, 50_000
-"""Of a tool's input schema: a larger one fills the window of nearly every model, and is refused by all providers."""
+"""Limits of a tool's input schema: a larger one fills the window of nearly every model, and all providers refuse it."""
 OTHERS_SECONDS = 5.0
-"""How long a server may take for a page of prompts or resources: its tools wait for them."""
+"""Timeout of a server for a page of prompts or resources, because its tools wait for them."""
 _MANY = 50
-"""With descriptions as long as they may be, cleaning the text of more holds the event loop."""
+"""Cleaning the text of more tools, with descriptions of the maximum length, would block the event loop."""
 
 
 async def list_server(

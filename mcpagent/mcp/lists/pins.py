@@ -36,7 +36,7 @@ _MISSING = object()
 _LOCK_SECONDS = 2.0
 _MOST_LINES = 20
 _SHOWN, _BEFORE = 80, 20
-"""Characters of a text that is shown, and how many of them stand before the first that changed."""
+"""Characters of a changed text to show, and the number of them before the first difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ToolChange:
 Schema: TypeAlias = Mapping[str, Any] | None
 
 AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
-"""Asks whether a changed tool may be used as it is now."""
+"""Callback that decides whether a changed tool may be used."""
 
 
 class PinStore:
@@ -97,7 +97,7 @@ class PinStore:
         seen = as_shown(tool, output)
         if self._pins(config).get(tool.original_name) == seen:
             return None
-        # Not what this process knows: another one may know more.
+        # Not from this process's cache: another process may have written more.
         pinned = self._pinned(
             config, tool.original_name, as_shown(offered or tool, output)
         )
@@ -125,7 +125,7 @@ class PinStore:
         *,
         anew: bool = False,
     ) -> Any:
-        """Return the tool's pin; pin it now if it has no pin, or if `anew`. Keeps the pins of other processes."""
+        """Return the tool's pin. With `anew`, or without a pin, pin `seen` first. Keep the pins of other processes."""
         path = self.path(config)
         pins = {**self._pins(config)}
         # If the file is locked for long or cannot be written, pin in this process only.
@@ -142,7 +142,7 @@ class PinStore:
         return pins[name]
 
     def path(self, config: ServerConfig) -> Path:
-        """The file of one server, whether it is there or not."""
+        """Return the path of one server's file, which need not exist."""
         place = json.dumps(
             [
                 config.name,

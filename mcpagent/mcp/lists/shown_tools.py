@@ -34,10 +34,10 @@ _LONG_TEXT = re.compile(rf'"[^"]{{{MAX_DESCRIPTION - 1}}}')
 _AS_JSON = json.JSONEncoder(ensure_ascii=False)
 _CONTROL_IN_JSON = re.compile(r"\\[ubfr]|\x7f")
 MAX_PARAMETER_TEXT = 8_192
-"""How a parameter is written takes more words than what a tool is for: one real server's takes 5,231 characters."""
+"""Parameters need longer texts than tools: the format of one real server's parameter takes 5,231 characters."""
 
 _DEEPEST = 100
-"""Levels of a schema that are shown; what is deeper may be anything."""
+"""Levels of a schema that a model sees; deeper values may be anything."""
 
 
 @dataclass(frozen=True, slots=True)

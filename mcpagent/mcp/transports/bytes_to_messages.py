@@ -46,7 +46,7 @@ Line: TypeAlias = tuple[
     AsyncIterator[SessionMessage | Exception],
     Callable[[SessionMessage], Awaitable[None]],
 ]
-"""What a transport gives: the messages that come, or what was wrong with one, and what sends one."""
+"""The ends of a transport: an iterator over incoming messages or errors, and a function that sends a message."""
 Transport: TypeAlias = AbstractAsyncContextManager[Line]
 
 
@@ -63,22 +63,22 @@ def unheard(*, is_answer: bool, request_id: RequestId | None = None) -> None:
 
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""If nothing else is said: an answer of 50 MB passes, and parsing one holds the interpreter for half a second."""
+"""The default: an answer of 50 MB passes, and parsing it blocks the interpreter for half a second."""
 
 _LARGE_BYTES = 128 * 1024
 
 INVALID_ANSWER = -32019
-"""Our own error code (implementation-defined band) for an answer that is not one."""
+"""The client's error code (implementation-defined range) for an invalid answer."""
 
 _HUGE_BYTES = 1024 * 1024
 _NO_CODE = 0
 _HEAD_BYTES = 4096
 _SAMPLE_BYTES = 400
 _BEGINNINGS = b"{[\xef"
-"""Of an object, a batch, and a byte order mark."""
+"""First bytes of an object, a batch, and a byte order mark."""
 
 _SIGNS = (b"jsonrpc", b"result", b"error", b"method", b'"id"', b"\\u")
-"""Without one of these, or an escape that may stand for one, a line is no message, and not what is left of one."""
+"""A line without any of these, or an escape for them, is no message and no rest of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,8 @@ class TooLong:
 
 
 FLOOD_BYTES = 16_384
-"""Of so many bytes that come at once not each line is looked at; of fewer, the same is read however they are cut."""
+"""If so many bytes arrive at once, not every line is inspected; below that, the result does not depend on the
+chunks."""
 
 
 class LineSplitter:
@@ -200,9 +201,9 @@ class MessageReader:
         self._spread = bytearray()
         """The lines so far of an object that is spread over several, joined by spaces."""
         self._spread_head: Bytes = b""
-        """The first of them."""
+        """The first of these lines."""
         self._is_prose = True
-        """Whether what came after the last line feed is no beginning of a message."""
+        """True if the text after the last line feed does not start a message."""
 
     def lines(self, data: bytes) -> Iterator[Bytes | TooLong]:
         """Yield the completed lines, each for `decode`; only two of a flood of lines that cannot be messages."""
@@ -440,7 +441,7 @@ def _shortened(line: Bytes) -> str:
 
 
 def _may_be_message(value: dict[str, Any]) -> bool:
-    """False for an object such as a server writes into its log, which has some of the same keys."""
+    """Return False for an object that is no message, such as a log record with some of the same keys."""
     if "jsonrpc" in value or "id" in value:
         return True
     return str(value.get("method")).startswith("notifications/")
@@ -573,7 +574,7 @@ def _is_whole(message: Decoded) -> bool:
 
 
 def encodable(value: Any) -> Any:
-    """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
+    """Return the value with lone surrogates in its strings replaced, since UTF-8 cannot encode them."""
     return with_texts(value, _encodable)
 
 

@@ -59,16 +59,16 @@ with contextlib.suppress(
 _logger = logging.getLogger(__name__)
 
 MAX_OPEN_MESSAGES = 100
-"""Answers to a server's requests that may wait to be written."""
+"""Answers to a server's requests that may wait in the write queue."""
 
 TOOLS_AT_ONCE = 500
 _AT_ONCE = 200
-"""Messages that are passed on before others have a turn."""
+"""Messages that are passed on before other tasks run."""
 
 _LOG_CHARACTERS = 500
 _MOST_RESTS = 4
 _MOST_CHANGES = 20
-"""Repairs of one answer that are told one by one."""
+"""Repairs of one answer that are reported individually."""
 
 _NOTHING_TO_KEEP = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _STAND_INS: Mapping[str, dict[str, Any]] = {
@@ -79,7 +79,7 @@ _STAND_INS: Mapping[str, dict[str, Any]] = {
     "resources/list": {"resources": []} | _NOTHING_TO_KEEP,
     "resources/templates/list": {"resourceTemplates": []} | _NOTHING_TO_KEEP,
 }
-"""Results that the SDK need not parse, each with the smallest that it accepts."""
+"""Results that the SDK need not parse, each with the smallest valid substitute."""
 
 _PROGRESS = "notifications/progress"
 _CHANGES = {
@@ -176,7 +176,7 @@ class Relay:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Let the session answer the server's requests, until no more come."""
+        """Let the session answer the server's requests until the connection ends."""
         self._intercept = on_notify_intercept
         await self._asked.run(on_request, on_notify, task_status=task_status)
 
@@ -210,7 +210,7 @@ class Relay:
         message = _request(request_id, method, sent | {"_meta": meta} if meta else sent)
         await (
             anyio.lowlevel.checkpoint_if_cancelled()
-        )  # a server may carry out what it is sent, cancelled or not
+        )  # a server may run a request even if it is cancelled
         request = self._requests.add(message, heard)
         self._attempts.sent(request_id)
         try:
@@ -308,8 +308,8 @@ class Relay:
                     elif isinstance(item.message, JSONRPCNotification):
                         method, params = item.message.method, item.message.params or {}
                         await self._heard(method, params)
-                        # The session spends a task on each that it gets, and a flood of them starves the answers behind
-                        # it; none but this one changes anything for it that it is not told of here.
+                        # The session starts a task for each notification, and a flood of tasks delays the answers after
+                        # them. So pass on only cancellations; `_heard` has handled the others.
                         if (
                             not self._intercepted(method, params)
                             and method == "notifications/cancelled"
@@ -477,7 +477,7 @@ def _notification(method: str, params: dict[str, Any] | None) -> SessionMessage:
 
 def _log_text(params: Mapping[str, Any]) -> str:
     data, logger = params.get("data"), params.get("logger")
-    # In pieces, since what is not shown need not be written.
+    # In pieces, since omitted text need not be serialised.
     pieces = json.JSONEncoder(ensure_ascii=False).iterencode(data)
     if isinstance(data, str):
         text = data[:_LOG_CHARACTERS]

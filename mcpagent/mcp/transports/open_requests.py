@@ -28,13 +28,13 @@ from mcp_types import (
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 PROBE_SECONDS = 2.0
-"""How long a server may take to answer `server/discover` before it counts as one of the earlier era."""
+"""Timeout of `server/discover`; after it, the server counts as one of the earlier protocol version."""
 
 ANONYMOUS_SECONDS = 0.5
-"""How long the answer to the only open request is waited for after one that does not say what it answers."""
+"""After an answer without a usable ID, time to wait for the real answer to the only open request."""
 
 _CANNOT_READ = frozenset({PARSE_ERROR, INVALID_REQUEST})
-"""What JSON-RPC has a server say of a request whose id it could not read."""
+"""The JSON-RPC error codes for a request whose ID the server could not read."""
 
 _CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 _MOST_ANONYMOUS = 16
@@ -68,7 +68,7 @@ class OpenRequests:
         self._anonymous: deque[tuple[set[RequestId], ErrorData]] = deque(
             maxlen=_MOST_ANONYMOUS
         )
-        """Answers without an id, each with the requests that were open then and still are."""
+        """Answers without an ID, each with the requests that were open then and still are."""
 
     def add(self, request: JSONRPCRequest, heard: ProgressFnT | None) -> OpenRequest:
         """Register a request that is about to be sent. Raises `MCPError` if no answer can come."""

@@ -47,7 +47,7 @@ def with_mark(mark: Mark, missed: set[int] | None = None) -> Iterator[Process]:
     may be in no list yet.
     """
     pids = map(int, filter(str.isdigit, _listed("/proc"))) if _is_ours() else ()
-    for pid in sorted(pids, reverse=True):  # what has just begun may end soon
+    for pid in sorted(pids, reverse=True):  # a new process may end soon
         is_marked = _is_marked(pid, mark)
         if is_marked is False:
             continue

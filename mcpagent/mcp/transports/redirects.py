@@ -6,7 +6,7 @@ import httpx2
 
 MOST_REDIRECTS = 5
 KEEPING_METHOD = frozenset({307, 308})
-"""Those that a POST stays a POST in."""
+"""Redirect statuses that keep the method POST."""
 
 
 async def sent_within_origin(
@@ -44,7 +44,7 @@ async def sent_within_origin(
 
 
 def redirect_target(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | None:
-    """Return the redirect target of an answer from `url`; None if there is none or it is invalid."""
+    """Return the redirect target of an answer from `url`, or None if the target is missing or invalid."""
     location = response.headers.get("location", "")
     try:
         if location and 300 <= response.status_code < 400:

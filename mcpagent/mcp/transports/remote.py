@@ -63,7 +63,7 @@ from mcpagent.utilities.text.secrets import revealed
 _BODY_SAMPLE_BYTES = 4096
 MAX_ERROR_BYTES = 1024 * 1024
 _MAX_UNPACKED_BYTES = 32 * 1024 * 1024
-"""No compression is asked for, so what comes compressed may be a bomb."""
+"""The client requests no compression, so a compressed answer may be a decompression bomb."""
 
 _LONGEST_RETRY_WAIT_SECONDS = 30.0
 _WAITING_STEP_SECONDS = 0.2
@@ -81,7 +81,7 @@ _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 async def http_streams(
     config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
 ) -> AsyncIterator[Line]:
-    """The messages of one server, by the SDK's streamable HTTP client; `heard` as in `AnsweringTransport`."""
+    """Open the messages of one server, by the SDK's streamable HTTP client; `heard` as in `AnsweringTransport`."""
     aside = SetAside()
     await asyncio.to_thread(certificates)
     transport = AnsweringTransport(
@@ -99,7 +99,7 @@ async def http_streams(
         async def send(item: SessionMessage) -> None:
             dumped(
                 item.message
-            )  # or the SDK would give up the session over what cannot be written
+            )  # or the SDK would end the session if a message cannot be written
             await streams[1].send(item)
 
         yield aside.all_restored(streams[0]), send

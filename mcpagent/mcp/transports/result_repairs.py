@@ -26,10 +26,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 Raw: TypeAlias = dict[str, Any]
 
 MAX_ITEMS = 10_001
-"""One more than a toolset uses, so that it can say so."""
+"""One more than a toolset uses, so that the toolset can report the excess."""
 
 _AT_ONCE = 500
-"""Validating takes about 20 µs an item, which nothing interrupts."""
+"""Items to validate at once: an item takes about 20 µs, which nothing interrupts."""
 
 _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
     "tools/list": ("tools", frozenset({"name", "inputSchema"})),
@@ -40,10 +40,10 @@ _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
         frozenset({"name", "uriTemplate"}),
     ),
 }
-"""Where a list result has its items, and which of an item's fields it cannot do without."""
+"""By method of a list result: the field with its items, and the required fields of an item."""
 
 _COMPLETE = {**methods.MONOLITH_RESULTS, "tools/call": CallToolResult}
-"""The forms of results that ask for nothing: trying one form takes a seventh of trying all that a result may have."""
+"""The forms of final results: parsing one form takes a seventh of the time for all forms that a result may have."""
 
 _CALL_FIELDS = (
     "content",
@@ -89,7 +89,8 @@ _ITEMS_OF: Mapping[str, tuple[str, str, Raw, Callable[[Any], Raw]]] = {
     "prompts/get": ("messages", "message", _COMPLETED, _as_message),
     "resources/read": ("contents", "content", _CACHE_HINTS, _as_content),
 }
-"""Where a result has its items, what one is called, what a result needs besides them, and one that is text instead."""
+"""By method of a result: the field with its items, the name of an item, the other required fields, and the item for
+plain text."""
 
 
 def repair_result(

@@ -21,7 +21,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_LOG_BYTES = 1024 * 1024
-"""A fuller file becomes `NAME.log.1`, in place of the one before it."""
+"""A larger file is renamed to `NAME.log.1`, which it overwrites."""
 
 _WRITE_SECONDS = 0.2
 _MAX_WAITING = 500

@@ -22,7 +22,7 @@ Answer: TypeAlias = JSONRPCResponse | JSONRPCError
 LARGE_BYTES = 128 * 1024
 
 _TOKEN = secrets.token_hex(8)
-"""Nothing that a server can know."""
+"""A random token that no server can know."""
 
 _MOST_KEPT = 1_000
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")

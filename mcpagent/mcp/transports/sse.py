@@ -51,9 +51,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 async def sse_streams(
     config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
 ) -> AsyncIterator[Line]:
-    """The messages of one HTTP+SSE server: they come on one long GET, and go by POST to the endpoint that it names.
+    """Open the messages of one HTTP+SSE server.
 
-    Raises `ServerError` (phase "connect") if the stream cannot be opened.
+    They arrive on one long GET; the client sends by POST to the endpoint that the server names. Raises `ServerError`
+    (phase "connect") if the stream cannot be opened.
     """
     incoming_send, incoming = anyio.create_memory_object_stream[
         SessionMessage | Exception

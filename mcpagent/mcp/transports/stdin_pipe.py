@@ -35,7 +35,7 @@ class PosixStdin:
         self._sent = 0
         self._written = 0
         self._requests: deque[tuple[int, RequestId]] = deque()
-        """Requests that may be unread, each with the place in the stream where its last byte is."""
+        """Requests that may be unread, each with the stream position of its last byte."""
         self._drained = asyncio.Event()
         self._drained.set()
         self._taken_at_end: int | None = None
@@ -189,7 +189,7 @@ class WindowsStdin:
 
 
 Stdin: TypeAlias = PosixStdin | WindowsStdin
-"""Our end of a child's standard input."""
+"""The parent's end of a child's standard input."""
 
 
 def new_stdin() -> Stdin:

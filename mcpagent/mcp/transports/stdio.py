@@ -56,7 +56,7 @@ _LAST_OUTPUT_SECONDS = 0.5
 _START_SECONDS = 2.0
 
 _ENDING: set[asyncio.Future[None]] = set()
-"""Servers that end, until nothing is left of them."""
+"""Servers that are shutting down, until none of their processes is left."""
 
 
 async def _to_the_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -211,11 +211,11 @@ class StdioTransport:
         self._is_watched = False
         self._end_job: Callable[[], None] = lambda: None
         self.spawn_seconds = 0.0
-        """What starting the process took, until it was there."""
+        """Duration of the process start."""
         self.flood = ""
-        """Why nothing more is read of it, for a server that wrote too much that is no message."""
+        """The reason why reading has stopped, if the server wrote too much that is no message."""
         self.is_patient = True
-        """False: do not wait for a server that was told to stop, end it."""
+        """False: kill a server at once instead of waiting for it to exit."""
 
     @property
     def died(self) -> ProcessEnd | None:
@@ -241,7 +241,7 @@ class StdioTransport:
         return self._stdin is not None and self._stdin.has_read(request_id)
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
-        """The last lines the server wrote to stderr, printable."""
+        """Return the last lines of the server's standard error, printable."""
         text = without_secrets(bytes(self._pipes.stderr).decode("utf-8", "replace"))
         lines = (safe_line(line) for line in text.splitlines())
         return tuple([line for line in lines if line][-limit:])
@@ -254,7 +254,7 @@ class StdioTransport:
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # asyncio would kill the process, and leave what that has started by now. Whoever cancels may not wait.
+            # asyncio would kill only the process, not its children. The cancelling code may not wait.
             await _to_the_end(lambda: self._end_start(starting))
             raise
         except (OSError, ValueError) as error:
@@ -315,7 +315,7 @@ class StdioTransport:
         await asyncio.wait((starting,), timeout=_START_SECONDS)
         if (
             not starting.done()
-        ):  # the event loop ends, and has cancelled what asyncio does for it
+        ):  # the event loop ends, and has cancelled asyncio's own work for the process
             starting.cancel()
             await asyncio.wait((starting,), timeout=_START_SECONDS)
         if self.pid is not None:

@@ -23,16 +23,17 @@ from pathlib import Path
 from mcpagent.permissions.trust.launches import Launch
 
 MARK = "MCP_CLIENT_MARK"
-"""The variable that each server gets: its value begins as those of all servers of this process do, and is its own."""
+"""The variable of each server: its value has a prefix for all servers of this process and a unique suffix."""
 
 KEEPER_LIMIT = 10**18 - 1
-"""What the watching process has: those of an agent that is a server itself are not ended with it, but by its end."""
+"""The limit of the watchdog itself. If an agent is itself a server, its end does not kill its watchdog, which first
+ends that agent's servers."""
 
 _LEAST_LIMIT = KEEPER_LIMIT + 1
 _SERVERS = 10**6
 _PRLIMIT = "/usr/bin/prlimit"
 _LONGEST_LINE = 255
-"""Of a script's first line, as Linux reads it (BINPRM_BUF_SIZE)."""
+"""Bytes of a script's first line that Linux reads (BINPRM_BUF_SIZE)."""
 
 _END_SECONDS = 2.0
 
@@ -95,7 +96,7 @@ class Mark:
 
     variable: str
     limit: int
-    """0: none, where it may not be set."""
+    """0 means no limit, if the system does not allow one."""
 
     def command(self, launch: Launch) -> tuple[str, ...]:
         """Return the command that sets the limit from the first moment on; the plain one without `prlimit`.

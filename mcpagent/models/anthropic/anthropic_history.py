@@ -117,9 +117,8 @@ class AnthropicHistory:
         self.changes_tools = self.by_reference and can.tool_changes != "none"
         self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
         self._strategy = request.search_strategy
-        self._ids = ids_on_the_wire(
-            request.messages, partial(legal_id, longest=_LONGEST_ID)
-        )
+        legal = partial(legal_id, longest=_LONGEST_ID)
+        self._ids = ids_on_the_wire(request.messages, legal, legal)
         if asked:
             self._searchable = {tool.name for tool in request.deferred_tools}
         else:

@@ -272,7 +272,10 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
             if text.strip():
                 return Text(text, rest, citations_of(block.get("citations")))
             return None
-        case {"type": "tool_use", "name": str(name)}:
+        case {"type": "tool_use"}:
+            name = block.get("name")
+            if not isinstance(name, str):
+                name = ""
             rest = without(block, ("type", "id", "name", "input"))
             if name == CALL_TOOL.name:  # as sent, though it is a call of another tool
                 rest = without(block, ("type", "id"))
@@ -283,8 +286,12 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
         case {"type": "thinking" | "redacted_thinking"}:
             thought = block.get("thinking")
             return Thinking(thought if isinstance(thought, str) else "", dict(block))
-        case _:
+        case {"type": str()}:
             return ProviderBlock(dict(block))
+        case {"text": str(text)} if text.strip():
+            return Text(text)
+        case _:  # no kind of content that may come back
+            return None
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:

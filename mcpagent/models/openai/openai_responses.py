@@ -100,6 +100,8 @@ def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
                 _read_content(content, around, joined=place > 0)
                 for place, content in enumerate(contents)
             ]
+        case {"type": "message", "content": None | []}:
+            return []  # it says nothing, and no request may hold it
         case {"type": "function_call", "name": str(name)}:
             rest = without(item, ("type", "call_id", "name"))
             cut_off = cut_off or item.get("status") == "incomplete"

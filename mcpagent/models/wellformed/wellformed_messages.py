@@ -84,6 +84,8 @@ def _keeps_rules(turns: Sequence[Any]) -> bool:  # noqa: C901 - a call for each 
             if block.__class__ is not dict:
                 return False
             kind = block.get("type")
+            if kind.__class__ is not str:
+                return False
             if kind == "tool_result":
                 inner, call_id = block.get("content"), block.get("tool_use_id")
                 if (
@@ -161,19 +163,20 @@ def _turn(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_blank(block: Any) -> bool:
-    text = None
-    if isinstance(block, Mapping) and block.get("type") == "text":
-        text = block.get("text")
-    return isinstance(text, str) and not text.strip()
+    """Return whether the block says nothing, or is of no kind, which Anthropic refuses as well."""
+    if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
+        return True
+    text = block.get("text")
+    return block["type"] == "text" and isinstance(text, str) and not text.strip()
 
 
 def _block(block: Any) -> Any:
     kind = None
     if isinstance(block, Mapping):
         kind = block.get("type")
-    if kind == "tool_use" and isinstance(block.get("name"), str):
-        name, given = block["name"], block.get("input")
-        legal = sendable_name(name, LONGEST_NAME)
+    if kind == "tool_use":
+        name, given = block.get("name"), block.get("input")
+        legal = sendable_name(name if isinstance(name, str) else "", LONGEST_NAME)
         if legal == name and isinstance(given, dict):
             return block
         return {

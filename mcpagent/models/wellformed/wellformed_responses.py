@@ -37,7 +37,7 @@ def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> 
             for item in (_item(one, parses_arguments) for one in items)
             if item is not None
         ]
-        made["input"] = _paired(written)
+        made["input"] = _paired(_without_last_thoughts(written))
     tools = body.get("tools")
     if isinstance(tools, list):
         made["tools"] = distinct_tools(
@@ -48,7 +48,7 @@ def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> 
     return made
 
 
-def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:
+def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa: C901 - one loop, since histories are long
     """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
     waiting: set[Any] = set()
     seen: set[Any] = set()
@@ -57,6 +57,8 @@ def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:
         if item.__class__ is not dict:
             return False
         kind = item.get("type", "message")
+        if kind.__class__ is not str or _is_empty(item):
+            return False
         if kind == "function_call":
             name, arguments, call_id = (
                 item.get("name"),
@@ -124,10 +126,35 @@ def _with_legal_name(written: Any) -> Any:
     return {**written, "name": legal}
 
 
+def _without_last_thoughts(items: Sequence[Any]) -> list[Any]:
+    """Return the items without reasoning that nothing of its answer follows: OpenAI refuses it."""
+    made: list[Any] = []
+    is_answer = False
+    for item in reversed(items):
+        if _kind(item) == "reasoning" and not is_answer:
+            continue
+        made.append(item)
+        is_user = isinstance(item, Mapping) and item.get("role") == "user"
+        is_answer = not is_user and _kind(item) != "function_call_output"
+    return made[::-1]
+
+
+def _is_empty(item: Mapping[str, Any]) -> bool:
+    """Return whether the item is of no kind, reasoning without its ID, or a message without content."""
+    kind = item.get("type")
+    if kind is None:
+        return "role" not in item
+    if kind == "reasoning":
+        return not isinstance(item.get("id"), str)
+    return not isinstance(kind, str) or (kind == "message" and not item.get("content"))
+
+
 def _item(item: Any, parses_arguments: bool) -> Any:
     """Return the item as it may be sent; None for a message that says nothing."""
     if not isinstance(item, Mapping):
         return item
+    if _is_empty(item):
+        return None
     match item.get("type", "message"):
         case "function_call":
             named, given = _with_legal_name(item), item.get("arguments")

@@ -1,6 +1,6 @@
 """Compact a conversation when it no longer fits its model, and when the caller requests it.
 
-The history stays complete: a `Compacted` part in it records the compaction, and the sent messages are a fold over that.
+The history stays complete: it gets a `Compacted` part, and the messages to send are computed from these parts.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ from mcpagent.values.messages import (
 )
 
 LEAST_GAIN = 0.1
-"""The share of a request that has to be gained: less would have to be done again soon, and each time cost the cache."""
+"""The least share of a request that compaction must save: with less it would soon run again, and each run costs the
+cache."""
 
 REFUSED_SHARE = 0.9
-"""What a model takes for sure, as a share of a request that was refused, where its window is not known or is wrong."""
+"""If the window is unknown or wrong: the share of a refused request that the model is assumed to accept."""
 
 BRIEF_LENGTH = 1_000
-"""Characters: of a result that is shorter than that only a line or two is left, with its handle."""
+"""Characters: a shorter result is reduced to a line or two, with its handle."""
 
 LEAST_SUMMARY, MOST_SUMMARY = 60, 6_000
 """Tokens of a summary."""
@@ -190,7 +191,7 @@ async def _set_aside(run: AgentRun, live: Live, part: Compacted) -> Compacted:
 
 
 async def compact_now(run: AgentRun, keep: str = "") -> ConversationCompacted | None:
-    """Summarises all but the last question and what followed, as far as that fits; None if there is nothing to.
+    """Summarise all messages before the last question, if they fit; return None if there is nothing to summarise.
 
     It waits in the conversation for the next prompt. `keep` is what the summary is above all to have.
     """
@@ -377,7 +378,7 @@ def _say(
 
 
 def sent_now(conversation: Conversation) -> Conversation:
-    """The conversation as its next prompt finds it, with what waits to be said."""
+    """Return the conversation for its next prompt, with the queued notes."""
     copy = conversation.first()
     copy.deliver()
     return copy

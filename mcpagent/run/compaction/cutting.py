@@ -27,20 +27,20 @@ from mcpagent.values.messages import (
 )
 
 LENGTHS = (8_000, 2_000, 400, 100)
-"""Characters that are left of a result, one after the other, until there is enough room."""
+"""Characters to keep of a result, tried in order until the messages fit."""
 
 OLD_LENGTH = 400
-"""Of a result that was answered long ago."""
+"""Characters to keep of an old result."""
 
 SUMMARY_SHARE = 0.25
-"""Of the room that is aimed at, for the summary; the rest is for what stays as it is."""
+"""The share of the target size for the summary; the rest is for messages that stay."""
 
 HEAD_TOKENS = 120
-"""Of the words around a summary."""
+"""Tokens of the text around a summary."""
 
 
 def shorter(result: ToolResult, length: int) -> ToolResult:
-    """The result with its beginning alone; itself if it is not much longer."""
+    """Return the beginning of the result, or the same result if it is not much longer."""
     text = result.text
     files = sum(isinstance(part, FILE_PARTS) for part in result.content)
     if len(text) <= 1.1 * length + 80 and not files:
@@ -97,7 +97,7 @@ class Live:
         return ""
 
     def released(self) -> Live:
-        """The same, from which the question that stayed at the last cut may go now, if it is not asked any more."""
+        """Return the same, without the question of the last cut if it is no longer the current one."""
         if self.before is None or not self.before.pinned:
             return self
         stays = (
@@ -133,7 +133,7 @@ class Live:
     ) -> Compacted:
         """Return the compaction that leaves out all messages before the cut, except the question and pinned messages.
 
-        Not `anew`: messages that were already sent stay unchanged.
+        Without `anew`, messages that were already sent stay unchanged.
         """
         known = {
             result.call_id: result
@@ -166,9 +166,9 @@ class Live:
         )
 
     def staying(self, cut: int) -> tuple[int, ...]:
-        """The places before the cut that stay: pinned messages with the results of their calls, and the question.
+        """Return the indices before the cut that stay: pinned messages with their results, and the question.
 
-        Where it was cut before, what stayed then does too.
+        Messages that stayed at an earlier cut stay again.
         """
         if self.asked is not None:
             asked = {self.asked}
@@ -208,7 +208,7 @@ class Live:
         )
 
     def pinned_results(self, cut: int, length: int) -> list[ToolResult]:
-        """The same of all that stays for being pinned, before and behind the cut."""
+        """Return the shortened results of all pinned messages, before and after the cut."""
         behind = (at for at in range(cut, self.end) if is_pinned(self.messages[at]))
         return self._shorter((*self.staying(cut), *behind), length)
 

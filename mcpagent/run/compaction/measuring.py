@@ -11,15 +11,15 @@ from mcpagent.models.provenance import SERVER_TOOLS
 from mcpagent.values.messages import Message, ProviderBlock, Step
 
 PRIOR_TOKENS = 2_000
-"""So many tokens would have to be counted for a ratio to be trusted as much as that estimates are right: what providers
-add by themselves, some hundred tokens, is not taken for a ratio of short requests."""
+"""The weight of the estimate in tokens, against the provider's count: the few hundred tokens that providers add do not
+distort the ratio of short requests."""
 
 LOOKED_AT = 8
-"""Answers, from the last one back, among which one is looked for that tells the size of a request."""
+"""The number of latest answers in which the size of a request is looked up."""
 
 MOST_OFF = 2.0
-"""The most that what is counted differs from the estimate, in either direction; more is a server's mistake. Above, what
-providers add by themselves comes to that."""
+"""The largest trusted ratio between count and estimate, in either direction; a larger one is a server's error. Above 1,
+it includes the tokens that providers add."""
 
 _SERVER_TOOLS = frozenset[str]().union(*SERVER_TOOLS.values())
 

@@ -45,17 +45,18 @@ from mcpagent.values.messages import (
 )
 
 MOST_PIECES = 12
-"""Of a conversation that is told as text; of a longer one its parts are told shorter."""
+"""The most pieces of a conversation that is sent as text; in a longer one, the parts are shortened."""
 
 LEAST_PIECE = 400
-"""Tokens: a piece that is refused is not cut into smaller ones."""
+"""Tokens: a refused piece of this size is not split further."""
 
 LEAST_ANSWER, LEVEL_TOKENS = 1_000, 4_000
-"""Tokens of an answer with a short summary, since many models think unasked before they write; and of thoughts of some
-level."""
+"""Tokens of an answer with a short summary, since many models reason unasked before they write; and of reasoning at a
+set level."""
 
 _PER_TOKEN = 3
-"""Characters of a conversation that is told as text: fewer than most have, so that a piece surely fits."""
+"""Characters per token of a conversation that is sent as text: fewer than in most texts, so that a piece surely
+fits."""
 
 _OF_THE_ANSWER = (
     TextDelta,
@@ -125,7 +126,7 @@ async def summarised(asked: SummaryWanted, run: AgentRun) -> Summary:
 
 
 def _why(error: ModelError) -> str:
-    """Raises the error if it may pass: it is no reason to do without a summary."""
+    """Return the reason for a missing summary. Raise the error again if it may be temporary."""
     if error.retryable:
         raise error
     return safe_line(str(error), 200)
@@ -141,7 +142,7 @@ def cleaned(text: str, tokens: int) -> str:
 
 
 def answer_tokens(tokens: int, settings: ModelSettings) -> int:
-    """The room that an answer needs for a summary of so many tokens, and for thoughts before it."""
+    """Return the output tokens that a summary of so many tokens needs, including reasoning before it."""
     level = settings.thinking
     if isinstance(level, int):
         thoughts = level
@@ -190,7 +191,7 @@ async def _in_pieces(
     run: AgentRun,
     count: Callable[[ModelResponse], str],
 ) -> str:
-    """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
+    """Summarise the conversation as text, piece by piece. Raises `ModelError` if the model returns no summary."""
     settings = replace(run.settings, tool_choice=None)
     piece, summary = max(asked.piece, LEAST_PIECE), asked.before
     left = transcript(asked.messages, MOST_PIECES * piece * _PER_TOKEN)

@@ -174,7 +174,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _and_below(value: Any, budget: Budget) -> Iterator[Any]:
-    """Yield the value and all that it holds, each before what is in it."""
+    """Yield the value and all nested values, each before its own content."""
     waiting = [iter((value,))]
     while waiting:
         for node in waiting[-1]:
@@ -190,7 +190,7 @@ def _and_below(value: Any, budget: Budget) -> Iterator[Any]:
 # -- filters ----------------------------------------------------------------------------------------------------------
 
 _Test: TypeAlias = Callable[[Any, Any, Budget], bool]
-"""Whether an item fits, by the item, the root and the time that is left."""
+"""A test of an item, by the item, the root and the remaining time."""
 
 _NOTHING = NodeList()
 
@@ -274,7 +274,7 @@ class _Fits(FilterFunction):
 
 
 _NOW = threading.local()
-"""The budget of the query that this thread follows, for a function that is given values alone."""
+"""The budget of this thread's query, for functions that receive only values."""
 
 
 class _Paths(JSONPathEnvironment):

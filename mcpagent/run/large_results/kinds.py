@@ -1,4 +1,4 @@
-"""Parse a text as JSON or a table if it is one, for queries, and describe its shape to a model in a few words."""
+"""Parse a text as JSON or a table for queries, if it is one, and describe its shape to a model in a few words."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Kind: TypeAlias = Literal[
 ]
 
 MAX_SHAPE = 600
-"""Characters that tell a shape."""
+"""Characters of the description of a shape."""
 
 MAX_CONTAINERS, MAX_ITEMS = 3_000_000, 12_000_000
-"""Of JSON that is read: a list of nothing but `{}` takes thirty times the memory of its text."""
+"""Limits of parsed JSON: a list of `{}` alone takes thirty times the memory of its text."""
 
 MAX_GLANCED = 400_000
-"""Values that are parsed to describe a result; of more, the beginning is."""
+"""Values that are parsed to describe a result; of a larger result only the beginning is parsed."""
 
 MAX_ROWS, MAX_FIELDS = 1_500_000, 6_000_000
-"""Of tables: rows of two short fields take forty times the memory of their text."""
+"""Limits of tables: rows of two short fields take forty times the memory of their text."""
 
 _SAMPLE, _KEYS, _LEVELS, _KEY = 25, 25, 3, 40
 _FIRST_LINES = 20
@@ -43,15 +43,15 @@ _MAX_FIRST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A parsed text. `value` is the data to query, None if there is none or too much; `why` has the reason."""
+    """A parsed text. `value` is the data to query, or None if it is missing or too large; `why` has the reason."""
 
     kind: Kind
     value: Any = field(default=None, repr=False)
     why: str = ""
     parts: int = 0
-    """About how many values are in it, for whoever bounds what is kept."""
+    """Estimated number of values, for the limit of the cache."""
     is_sample: bool = False
-    """Whether `value` is only the beginning of the data."""
+    """True if `value` is only the beginning of the data."""
 
 
 def read_data(text: str) -> Data:

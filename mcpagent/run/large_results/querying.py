@@ -24,7 +24,7 @@ SECONDS = 2.0
 USUAL_VALUES, MAX_VALUES = 20, 200
 MAX_PATH = 500
 MAX_VALUE = 2_000
-"""Characters that are shown of one value."""
+"""Characters of one value in the answer."""
 
 _TIME_UP = " so far; the time for one query was over, so be more exact"
 

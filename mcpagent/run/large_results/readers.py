@@ -18,11 +18,11 @@ from mcpagent.values.messages import Image, Text, ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
 
 Open: TypeAlias = Callable[[str], Awaitable[LargeOutput | None]]
-"""Gives what is kept under a handle in this session, None if nothing is."""
+"""Open the output of a handle in this session; None if it is missing."""
 
 Answer: TypeAlias = "str | Image"
 Read: TypeAlias = Callable[[LargeOutput, Mapping[str, Any]], Answer]
-"""One reader, on what is kept; raises `InputError` in words for the model."""
+"""A reader of an output; raises `InputError` with a text for the model."""
 
 NOTHING_KEPT = (
     "There is no output {handle} in this conversation, or it is not kept any more (outputs are kept for seven days). "

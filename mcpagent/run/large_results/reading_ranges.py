@@ -12,12 +12,12 @@ from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.values.messages import Image
 
 MAX_ANSWER = 16_000
-"""Characters of an output that one call of a reader gives, about 4,000 tokens."""
+"""Characters of an output in one answer, about 4,000 tokens."""
 
 USUAL_LINES = 100
 
 MAX_BYTES, _ROW = 3_000, 16
-"""Of a binary block that one call gives, and of a line."""
+"""Bytes of a binary block in one answer, and in one line."""
 
 
 def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regex import Pattern
 
 SECONDS = 0.15
-"""CPU time of one search; what is behind is searched by the next call."""
+"""CPU time of one search; the next call searches the rest."""
 
 USUAL_PLACES, MAX_PLACES = 10, 50
 MAX_CONTEXT = 20
@@ -25,7 +25,7 @@ MAX_WORDS, MAX_WORD = 20, 200
 MAX_PATTERN = 200
 
 NEAR = 400
-"""Characters around the first word in which the others have to stand, where lines are long."""
+"""In long lines, the other words must be within so many characters of the first."""
 
 LONG_LINE = 400
 _STEP, _OVERLAP = 1_000_000, 2_000

@@ -25,7 +25,7 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import Tool
 
 LARGE_RESULT_TOKENS = 10_000
-"""A result that is estimated to take more of the window is set aside."""
+"""The default threshold: a result with more estimated tokens is offloaded."""
 
 _LARGE = 200_000
 _OPENED = Opened()
@@ -153,7 +153,7 @@ class LargeResults:
             tool.definition for name, tool in self.readers.items() if name not in found
         )
         if missing:
-            self.begin(tools)  # what was there may have been taken back
+            self.begin(tools)  # a rewind may have removed the readers
         if missing and self.has_some:
             names = ", ".join(tool.name for tool in missing)
             words = f"What was set aside can be read from now on with {names}."

@@ -12,10 +12,10 @@ from mcpagent.run.large_results.large_output import LargeOutput
 from mcpagent.utilities.text.secrets import hide_environment, without_secrets
 
 MOST_IN_MEMORY = 256 * 1024 * 1024
-"""Characters of one session's outputs where nothing is written down; beyond that the oldest are forgotten."""
+"""Characters of one session's outputs in memory; beyond that the oldest are dropped."""
 
 MOST_OPENED = 512 * 1024 * 1024
-"""About the bytes of outputs that are open for readers, of all sessions together; one is always kept open."""
+"""Estimated bytes of open outputs, of all sessions together; at least one output stays open."""
 
 
 class Shelf(Protocol):

@@ -13,7 +13,7 @@ HEAD, TAIL = 1_200, 600
 """Characters of the beginning and the end."""
 
 BRIEF_HEAD = 160
-"""Of one that a conversation has no room for any more."""
+"""Characters of the beginning of a result for which the conversation has no more room."""
 
 
 def short_form(output: LargeOutput) -> str:

@@ -97,7 +97,7 @@ async def _cause(tool: Tool, call: ToolCall) -> str:
 
 
 async def is_written(run: AgentRun) -> bool:
-    """Write what is new in the run. Return whether the store took it; the loop ends a run whose store does not."""
+    """Write the changes of the run. Return whether the store wrote them; otherwise the loop ends the run."""
     try:
         await run.keep()
     except (SessionStoreError, RunCancelledError):

@@ -1,4 +1,4 @@
-"""Limits on turns, calls, tokens, dollars and seconds: what they allow, and the `Stop` of a run that reached one."""
+"""Enforce limits on turns, calls, tokens, dollars and seconds, and raise `Stop` when a run reaches one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Limiting(Middleware):
     async def around_execution(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """Count a call that runs, in the order in which calls begin; one that the journal refuses is not counted."""
+        """Count a call that runs, in order of the starts; a call that the journal refuses is not counted."""
         _refuse_over_limit(run, call)
         counted = int(not call.is_settled and _is_counted(run, call))
         run.count(Spent(tool_calls=counted))

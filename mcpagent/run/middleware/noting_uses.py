@@ -14,7 +14,7 @@ class Learning(Middleware):
 
     @asynccontextmanager
     async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
-        """Note the calls behind the messages that the run begins with."""
+        """Note the calls in the messages that precede the run."""
         earlier = len(run.conversation)
         try:
             yield

@@ -1,4 +1,4 @@
-"""The gate that every tool call passes: it applies the decision of the rules, and asks the person that they ask."""
+"""Decide on every tool call by the rules, and request approval if they require it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from mcpagent.history.conversation import INNER, Conversation
@@ -156,12 +155,13 @@ def _decision_of(judge: AgentRun, run: AgentRun, facts: CallFacts) -> Decision:
 
 def _judges(run: AgentRun) -> list[AgentRun]:
     """Return the run, and the runs of the agents that called it whose policy judges calls; equal policies once."""
-    judges = [run]
-    for caller in islice(run.lineage, 1, None):
+    judges, caller = [run], run.parent
+    while caller is not None:
         policy = caller.permissions
         is_known = any(policy == judge.permissions for judge in judges)
         if not is_known and (policy.rules or policy.required is not False):
             judges.append(caller)
+        caller = caller.parent
     return judges
 
 
@@ -191,22 +191,21 @@ async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
 async def _judged(
     asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
 ) -> tuple[PendingCall, list[OnApproval | None]] | None:
-    """Return the request that the call has to wait with, and who answers it; None if the call may run.
+    """Return the approval request of the call and the callbacks that answer it, or None if the call may run.
 
-    The agent and each agent that called it judge the call, and each of them that asks has its own `decide` answer. A
-    denial refuses the call. Rules judge other people's tools and the user's, not the runtime's own, such as
+    The agent and each agent that called it judge the call; an agent that requires approval uses its own `decide`. A
+    denial refuses the call. Rules apply to tools of servers and of the user, not to the runtime's own tools, such as
     `search_tools`.
     """
-    judges = _judges(run)
     has_own_rules = tool.rules or tool.approval is not None or tool.external
-    has_policies = run.permissions.rules or len(judges) > 1
+    has_policies = run.permissions.rules or run.parent is not None
     if not (has_own_rules or has_policies):
         return None
     if tool.approval is None and run.tools.is_own(tool):
         return None
     facts = facts_of(tool, asked.arguments)
     decisions = list[tuple[AgentRun, Decision]]()
-    for judge in judges:
+    for judge in _judges(run):
         decision = _decision_of(judge, run, facts)
         if decision.verdict == "allow" and await _needs_approval(
             judge, asked, tool, run, call
@@ -274,12 +273,12 @@ async def _answer_of_all(
     run: AgentRun,
     call: CallState,
 ) -> CallAnswer | None:
-    """Ask all of them, each about the arguments that the one before left, until one does not approve this call."""
+    """Ask each decider in turn, with the arguments of the previous answer, until one does not approve the call."""
     first, *others = deciders
     assert first is not None
     arguments = request.arguments
     if others:
-        arguments = json_copy(arguments)  # each may change what it is shown
+        arguments = json_copy(arguments)  # each may change its copy
     answer = await _answer_of_person(request, first, run, call)
     for on_approval in others:
         assert on_approval is not None

@@ -1,4 +1,4 @@
-"""JSON in the text of an answer: whole, in a code block, or as far as it has come."""
+"""Find JSON in the text of an answer: whole, in a code block, or incomplete."""
 
 from __future__ import annotations
 

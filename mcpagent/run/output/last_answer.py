@@ -18,7 +18,7 @@ from mcpagent.values.messages import Message
 from mcpagent.values.tools import ToolOutput
 
 MUCH_TEXT = 50_000
-"""Characters from which on an answer is read beside the event loop."""
+"""Characters from which on a worker thread parses an answer."""
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ _WHY: dict[StopReason, str] = {
 
 
 def no_output(stop: StopReason, problems: Sequence[Any], answer: str) -> OutputError:
-    """The error for a run that came to nothing that fits."""
+    """Return the error of a run without a valid value."""
     if problems:
         text = f"the answer does not fit output_type: {'; '.join(map(str, problems))}"
     else:

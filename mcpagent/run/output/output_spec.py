@@ -1,7 +1,7 @@
-"""`OutputSpec`: the specification of an answer: its schema, and the conversion of a text to a value or a problem.
+"""`OutputSpec`: the schema of an answer, and the conversion of its text to a value or a problem.
 
-Types are read by pydantic's `TypeAdapter`, its validators and defaults count; a JSON Schema is checked as arguments of
-tools are, in bounded time. The format requested from models is always an object: any other value is in its `result`.
+Pydantic's `TypeAdapter` reads types, including their validators and defaults. A JSON Schema is validated like arguments
+of tools, in bounded time. The format requested from models is always an object: any other value is in its `result`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 RESULT = "result"
-"""The property that holds what is no object by itself."""
+"""The property that holds a value that is no object."""
 
 MOST_PROBLEMS = 20
 
@@ -59,7 +59,7 @@ class OutputSpec:
     check: Callable[[Any], Reading]
 
     def read(self, text: str) -> Reading:
-        """The value that a whole answer holds: its JSON, or that of its only code block."""
+        """Return the value in a whole answer: its JSON, or the JSON in its only code block."""
         try:
             document = document_in(text)
         except (ValueError, RecursionError) as error:
@@ -102,7 +102,7 @@ class OutputSpec:
 
 
 def output_spec(output_type: Any) -> OutputSpec:
-    """The spec of a type, or of a JSON Schema. Raises `InputError` for anything else, and for what cannot be used."""
+    """Return the spec of a type or a JSON Schema. Raises `InputError` for anything else or an unusable type."""
     if isinstance(output_type, Mapping):
         return _of_schema(dict(output_type))
     if isinstance(output_type, _NO_TYPES) or inspect.isroutine(output_type):
@@ -223,7 +223,7 @@ def _of_type(output_type: Any) -> OutputSpec:
 
 
 def _shown(output_type: Any) -> str:
-    """A name for people, and for models: that of a class; of all else, how it is written, without modules."""
+    """Return a name for people and models: the class name, or the source of another type without modules."""
     return safe_line(_MODULES.sub("", _written(output_type)), 60)
 
 
@@ -280,7 +280,7 @@ def _misfits(error: ValidationError) -> tuple[OutputProblem, ...]:
 
 
 def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with what its root refers to in that place, as of a type that refers to itself."""
+    """Return the schema with the reference at its root resolved, as in a type that refers to itself."""
     whole, seen = schema, set[str]()
     while isinstance(reference := whole.get("$ref"), str) and reference not in seen:
         seen.add(reference)

@@ -185,10 +185,17 @@ class Vectors:
         """Return cosines by tool number: of the `limit` closest tools, and of the tools in `also`."""
         if (few := self.few()) is not None:
             return _closest_of_few(few, query, limit, also)
-        if self._matrix is None or not self._numbers:
+        rows, numbers, row_of = self._all()
+        if rows is None:
             return {}
-        likeness = _products(self._matrix[: len(self._numbers)], query)
-        return _closest(likeness, self._numbers, self._rows.__getitem__, limit, also)
+        return _closest(_products(rows, query), numbers, row_of, limit, also)
+
+    def _all(self) -> tuple[Matrix | None, Sequence[int], Callable[[int], int]]:
+        """Return the rows of all tools, their numbers, and the lookup of a number's row."""
+        rows = None
+        if self._matrix is not None and self._numbers:
+            rows = self._matrix[: len(self._numbers)]
+        return rows, self._numbers, self._rows.__getitem__
 
     def likeness(
         self, queries: Sequence[Vector], numbers: Sequence[int]
@@ -197,11 +204,11 @@ class Vectors:
         if (few := self.few()) is not None:
             some = {number: few[number] for number in numbers}
             return [_near(some, query) for query in queries]
-        if self._matrix is None or not numbers:
+        rows = self.rows(numbers)
+        if rows is None:
             return [{} for _ in queries]
         import numpy as np
 
-        rows = self._matrix[[self._rows[number] for number in numbers]]
         products = _products(rows, np.stack(queries)[:, None]).tolist()
         return [dict(zip(numbers, row, strict=True)) for row in products]
 
@@ -383,31 +390,23 @@ class VectorsOfSome(Vectors):
         """Return the queries' vectors from the whole, where only these tools need be embedded."""
         return self._whole.of(queries, self._held if numbers is None else numbers)
 
-    def closest(
-        self, query: Vector, limit: int, also: Iterable[int] = ()
-    ) -> dict[int, float]:
-        """Return the closest tools, computed with these tools only."""
-        if (few := self._whole.few()) is not None:
-            return _closest_of_few(
-                {one: few[one] for one in self._held}, query, limit, also
-            )
-        rows = self._whole.rows(self._held)
-        if rows is None:
-            return {}
-        likeness = _products(rows, query)
-        return _closest(
-            likeness,
+    def few(self) -> Mapping[int, Row] | None:
+        """Return the vectors of these tools, if those of the whole are few."""
+        few = self._whole.few()
+        if few is None:
+            return None
+        return {number: few[number] for number in self._held}
+
+    def rows(self, numbers: Sequence[int]) -> Matrix | None:
+        """Return the vectors of these tools from the whole."""
+        return self._whole.rows(numbers)
+
+    def _all(self) -> tuple[Matrix | None, Sequence[int], Callable[[int], int]]:
+        return (
+            self._whole.rows(self._held),
             self._held,
             lambda number: bisect_left(self._held, number),
-            limit,
-            also,
         )
-
-    def likeness(
-        self, queries: Sequence[Vector], numbers: Sequence[int]
-    ) -> list[dict[int, float]]:
-        """Return the similarities, computed with these tools only."""
-        return self._whole.likeness(queries, numbers)
 
 
 class Stages(NamedTuple):

@@ -1,1 +1,1 @@
-"""Limits for endless runs: the resources of a run, and calls that lead nowhere."""
+"""Limits for endless runs: the resources of a run, and detection of calls without progress."""

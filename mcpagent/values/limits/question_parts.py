@@ -1,4 +1,4 @@
-"""The parts of a question, and the parts that the calls so far cover: by plain words, without a language model."""
+"""Split a question into parts, and find the parts that the calls so far cover: by words, without a language model."""
 
 from __future__ import annotations
 

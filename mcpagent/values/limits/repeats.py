@@ -1,4 +1,4 @@
-"""Calls that lead nowhere: the same row again and again, and a tool that keeps failing in the same way."""
+"""Detect calls without progress: the same series again and again, and a tool that keeps failing in the same way."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from typing import Any
 from mcpagent.values.messages import Message, Text, ToolCall, ToolResult
 
 REPEATS_TOLD = 5
-"""A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
+"""The model is warned about a series of calls that came this many times with the same arguments and outcomes; then the
+calls are not run."""
 
 REPEATS_TOLD_SMALL = 2
-"""With a small model, which does not come out of a row by itself."""
+"""The same for a small model, which does not leave such a series by itself."""
 
 LONGEST_ROW = 8
-"""So many calls in turns are still noticed as one row."""
+"""The longest series of different calls that is recognised as a repetition."""
 
 PATIENCE = 2
-"""So many times as often before outcomes that are only alike count, and before a tool that fails is not called."""
+"""Factor on the count if outcomes are only similar, and before a failing tool is no longer called."""
 
 _UNREAD = frozenset({"binary", "images"})
-"""What is set aside of which no word stands in the short form."""
+"""Kinds of offloaded results whose preview contains no text of the result."""
 
 _ENDS = 5_000
-"""Characters at the beginning and at the end of a result that are looked at."""
+"""Characters at the beginning and at the end of a result that are compared."""
 
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _WORD = re.compile(r"[0-9A-Za-z]+")
@@ -50,7 +51,7 @@ def skeleton(text: str) -> str:
 
 
 def _if_it_stays(word: re.Match[str]) -> str:
-    """Return the word; "#" for a word of time, and for words with a digit: numbers, digests and IDs."""
+    """Return the word, or "#" for a word of time or with a digit: numbers, digests and IDs."""
     text = word[0]
     if text.isalpha() and text.lower() not in _OF_TIME:
         return text
@@ -72,7 +73,7 @@ def kind_of_failure(
 
 
 def _words_of(value: Any, most: int = 50) -> list[str]:
-    """The texts among the first arguments that could be repeated in the words of a failure."""
+    """Return the texts among the first arguments that an error message might repeat."""
     found: list[str] = []
     waiting = [value]
     while waiting and len(found) < most:
@@ -87,7 +88,7 @@ def _words_of(value: Any, most: int = 50) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A call and what came of it, as far as one is the same as another; `alike` is the outcome at any time."""
+    """A call and its outcome, for comparison; `alike` is the outcome without parts that change with time."""
 
     call: ToolCall
     outcome: tuple[str | None, str, bytes]
@@ -95,7 +96,7 @@ class Made:
 
     @classmethod
     def of(cls, call: ToolCall, result: ToolResult) -> Made:
-        """The call with its result."""
+        """Create the value from a call and its result."""
         digest = hashlib.blake2b(
             skeleton(result.text).encode("utf-8", "replace"), digest_size=16
         )
@@ -113,11 +114,11 @@ class Made:
         return cls(call, (result.error, result.text, seen.digest()), digest.digest())
 
     def same_as(self, other: Made) -> bool:
-        """True if call and outcome are identical."""
+        """Return whether call and outcome are identical."""
         return same(self.call, other.call) and self.outcome == other.outcome
 
     def like(self, other: Made) -> bool:
-        """True if only parts that change with time differ."""
+        """Return whether only parts that change with time differ."""
         return same(self.call, other.call) and (self.outcome[0], self.alike) == (
             other.outcome[0],
             other.alike,
@@ -125,7 +126,7 @@ class Made:
 
 
 def same(one: ToolCall, other: ToolCall) -> bool:
-    """True if two calls have the same tool and arguments."""
+    """Return whether two calls have the same tool and arguments."""
     return (one.name, one.arguments) == (other.name, other.arguments)
 
 
@@ -186,14 +187,14 @@ class Repeats:
         return " ".join(words)
 
     def count_all(self, messages: Sequence[Message]) -> None:
-        """Takes the calls that an earlier process made for the same question."""
+        """Count the calls that an earlier process made for the same question."""
         for message, following in pairwise(messages):
             calls = message.tool_calls
             if calls and len(results := following.tool_results) == len(calls):
                 self.count(calls, results)
 
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
-        """True if the model was warned and repeats the very same row, or calls only tools that keep failing."""
+        """Return whether the model repeats a series after its warning, or calls only tools that keep failing."""
         if calls and all(map(self._keeps_failing, calls)):
             self.reason = (
                 f'Your calls to "{calls[0].name}" keep failing in the same way.'

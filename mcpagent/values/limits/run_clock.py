@@ -71,7 +71,7 @@ class RunClock:
                 self._limit = None
 
     def end(self) -> None:
-        """End now what is `limited` by it."""
+        """End the code that is `limited` by this clock now."""
         self._left = 0.0
         self._set()
 

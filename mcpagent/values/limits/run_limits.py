@@ -1,4 +1,4 @@
-"""`Limits`: the limits of a run or a whole session, the check if one is used up, and the text for that."""
+"""`Limits`: the limits of a run or a whole session, the check for a used-up limit, and its text."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.values.messages import Spent
 
 LimitKind: TypeAlias = Literal["turns", "tool_calls", "tokens", "dollars", "seconds"]
-"""Fields of `Limits`."""
+"""The names of the fields of `Limits`."""
 
 LimitScope: TypeAlias = Literal["run", "session", "caller"]
-"""Whose limit it is; "caller": that of the agent which called this one as a tool, or of its session."""
+"""The owner of the limit; "caller": the agent that called this one as a tool, or its session."""
 
 KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
 
 FIRM: tuple[LimitKind, ...] = ("tokens", "dollars", "seconds")
-"""Once one of these is used up the model is asked nothing more; after the others it is asked for an answer."""
+"""After one of these limits, the model gets no further request; after the others, it must answer once."""
 
 MOST_TURNS = 100
 MOST_CALLS = 10_000
-"""Turns of a run whose limits name no number of them."""
+"""The most turns and calls of a run whose limits set no numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Limits:
         )
 
     def filled_by(self, others: Limits) -> Limits:
-        """With those of the others where these say nothing."""
+        """Return these limits, with the others' values for missing fields."""
         return Limits(
             *(
                 mine if mine is not None else theirs
@@ -74,7 +74,7 @@ class Limits:
         )
 
     def within(self, others: Limits) -> Limits:
-        """The lower of both, field by field."""
+        """Return the lower of both limits, field by field."""
         pairs = zip(astuple(self), astuple(others), strict=True)
         return Limits(
             *(
@@ -118,7 +118,7 @@ def _expect_limit(kind: LimitKind, limit: object) -> None:
 
 
 class UsedUp(NamedTuple):
-    """The limit that is reached, how much it is and what was used; None: that is not known, so it cannot be kept."""
+    """The limit that is reached, its amount and the usage; None: the usage is unknown, so it cannot be enforced."""
 
     kind: LimitKind
     most: float

@@ -37,16 +37,13 @@ def test_a_file_of_a_single_question_shows_it_too(tmp_path: Path) -> None:
     work, key = linked(tmp_path), tmp_path / "private" / "key.txt"
     options = ["-m", "offline", *server_option("good")]
     for words in (
-        ["ask", "hello", "link.txt", "notes.txt", "folder/key.txt"],
-        ["ask", "hello", "--attach", "link.txt", "--attach", "notes.txt", "--attach", "folder/key.txt"],
-        ["-p", "hello", "--attach", "link.txt", "--attach", "folder/key.txt"],
+        ["ask", "hello", "link.txt", "notes.txt", "--attach", "folder/key.txt", "--instruction", "link.txt"],
+        ["-p", "hello", "--attach", "link.txt", "--attach", "folder/key.txt", "--instruction", "link.txt"],
     ):
         ended = run([*words, *options], work)
         assert ended.returncode == 0, ended.stderr
-        assert f"link.txt -> {key}\nfolder/key.txt -> {key}\n" in ended.stderr
+        assert f"link.txt -> {key}\nfolder/key.txt -> {key}\nlink.txt -> {key}\n" in ended.stderr
         assert "notes.txt ->" not in ended.stderr
-    ended = run(["ask", "hello", "--instruction", "link.txt", *options], work)
-    assert f"link.txt -> {key}\n" in ended.stderr
 
 
 def test_a_link_shows_where_it_leads_before_its_file_is_read(tmp_path: Path) -> None:

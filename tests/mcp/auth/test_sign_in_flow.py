@@ -417,6 +417,9 @@ async def test_what_was_signed_in_for_is_hidden_wherever_something_is_shown(stor
         await signed_in(config, store)
     [access], [refresh] = authority.access, authority.refresh
     assert without_secrets(f"{access} {refresh}") == "[redacted] [redacted]"
+    kept = await TokenStorage(store, config.address).load()
+    assert kept.tokens is not None
+    assert not any(token in f"{kept!r} {kept}" for token in (access, refresh))
 
 
 async def test_tokens_of_one_address_are_not_read_for_another(store: SecretStore) -> None:
@@ -802,6 +805,14 @@ async def test_an_authority_whose_answers_are_lies_gets_one_line_and_gives_no_to
                 assert "untrue" not in said
                 with pytest.raises(ServerError, match="needs a sign-in"):
                     await secret(config, StoredSignIn(config, store))
+
+
+async def test_an_error_with_status_200_is_reported_as_that_error(store: SecretStore) -> None:
+    text = '{"error": "bad_verification_code", "error_description": "The code is incorrect or expired."}'
+    authority = Authority(answers={"/token": (200, JSON, text)})
+    async with guarded_server(authority) as config:
+        with pytest.raises(ServerError, match=r"no token: HTTP 200: bad_verification_code: The code is incorrect"):
+            await signed_in(config, store)
 
 
 async def test_no_token_is_sent_elsewhere_to_be_refreshed(store: SecretStore) -> None:

@@ -1,6 +1,6 @@
-"""A conversation as a file: JSON that can be read again, Markdown and a page of HTML for people.
+"""Export a conversation as a file: JSON for programs, Markdown and an HTML page for people.
 
-`transcript.py` makes one value from the stored session, without secrets; each form is a pure function of it.
+`transcript.py` builds one value from the stored session, without secrets; each format is a pure function of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide_environment
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
-"""What a file of a conversation can be, which is also how its name ends."""
+"""The formats of an export, which are also the file extensions."""
 
 FORMS: tuple[ExportForm, ...] = get_args(ExportForm)
 
@@ -32,7 +32,7 @@ _WRITERS: Mapping[str, Callable[[Transcript], str]] = {
 
 
 def exported(session: KeptSession, form: str, *, now: float | None = None) -> str:
-    """The conversation as the text of a file: of a kept one (`store.read(id)`), or of a `Session.snapshot()`.
+    """Return the conversation as the text of a file: a stored one (`store.read(id)`), or a `Session.snapshot()`.
 
     Secrets that mcpagent knows, those of the environment, and the shapes of issuers' keys are replaced. `now` is in
     seconds since 1970. Raises `InputError` for another form than "md", "json" or "html", and for values that no version

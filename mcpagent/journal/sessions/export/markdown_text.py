@@ -1,4 +1,4 @@
-"""A conversation as Markdown that reads well in a pager and on a forge; words of others stay in quotes and code."""
+"""Write a conversation as Markdown for pagers and forges; third-party text stays in quotes and code."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from mcpagent.values.messages import (
 
 MAX_WORDS = 400_000
 MAX_RESULT = 10_000
-"""Characters of a text, and of arguments or a result; the JSON has all of it."""
+"""Characters of a text, and of arguments or a result; the JSON export has them in full."""
 
 MAX_NAMES = 200
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&#|~!])")
 _LEAVES_A_QUOTE = re.compile(r"[<&]|!\[|\]:|\]\(\s*(?!https?://)")
-"""Markup, pictures, definitions that count everywhere, and links that are no address of a page."""
+"""Markup, pictures, definitions with a global effect, and links to anything but a page."""
 
 
 def as_markdown(transcript: Transcript) -> str:

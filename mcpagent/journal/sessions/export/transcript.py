@@ -38,7 +38,7 @@ from mcpagent.values.messages import (
 _T = TypeVar("_T")
 
 Outcome: TypeAlias = Literal["done", "failed", "denied", "unknown", "waiting"]
-"""What became of a call, for the eye; the words beside it say more."""
+"""The outcome of a call, for styling; the adjacent text has the details."""
 
 _WORDS: Mapping[ToolErrorKind, str] = {
     "unknown_tool": "unknown tool",
@@ -65,11 +65,11 @@ _NEWS = (
     "You made the same call again",
     "You have used all ",
 )
-"""How what a model is told of its tools and calls begins, where no record of a change stands beside it."""
+"""Prefixes of mcpagent's notices to the model about tools and calls, for histories without a recorded change."""
 
 
 BY_PROVIDER = "run by the provider"
-"""How the words for the state of a call begin that the model's provider ran."""
+"""Prefix of the state of a call that the model's provider ran."""
 
 
 class State(NamedTuple):
@@ -142,7 +142,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A conversation without secrets. `at` is when it was exported, `ending` what is still to come, in words."""
+    """A conversation without secrets. `at` is the time of the export, `ending` describes pending work."""
 
     session: KeptSession
     standing: Standing
@@ -153,7 +153,7 @@ class Transcript:
 
     @classmethod
     def of(cls, session: KeptSession, now: float) -> Transcript:
-        """Raises `InputError` for values that no version of mcpagent wrote."""
+        """Build the transcript. Raises `InputError` for values that no version of mcpagent wrote."""
         try:
             standing = Standing.from_json(session.values)
             progress = {
@@ -264,7 +264,7 @@ class Transcript:
 
 
 def moment(seconds: float) -> str:
-    """A time as people read it, in UTC; "" for none."""
+    """Return a time for people, in UTC; "" if it is missing."""
     if seconds > 0:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
     return ""
@@ -279,7 +279,7 @@ def figures(usage: Usage) -> str:
 
 
 def money_of(dollars: float, *, known: bool) -> str:
-    """US dollars to a hundredth of a cent."""
+    """Return US dollars with four decimals."""
     if known:
         return f"${dollars:,.4f}"
     if dollars:
@@ -364,7 +364,7 @@ def calls_run_there(message: Message) -> list[CalledTool]:
 
 
 def _called_there(ran: Ran) -> CalledTool:
-    """A call that the model's provider ran, and what came of it."""
+    """Return a call that the model's provider ran, with its outcome."""
     if ran.call.server:
         name = f"{ran.call.server}.{ran.call.name}"
     else:
@@ -401,7 +401,7 @@ def compacted_words(part: Compacted) -> str:
 
 
 def is_news(messages: Sequence[Message], place: int) -> bool:
-    """True if mcpagent wrote the message: after results or before a prompt, in a text that it uses."""
+    """Return whether mcpagent wrote the message: after results or before a prompt, in a known text."""
     message, before, after = (
         messages[place],
         messages[max(place - 1, 0)],
@@ -432,7 +432,7 @@ def _called(
     progress: Mapping[str, CallProgress],
     pending: Mapping[str, str],
 ) -> list[CalledTool]:
-    """The calls of an answer in their order, each with what came of it."""
+    """Return the calls of an answer in order, each with its outcome."""
     by_call: dict[str, tuple[ToolResult | None, list[ToolsChanged | ToolsShown]]] = {}
     known = [
         part
@@ -494,11 +494,11 @@ def _state(
 _NOT_RUN = State("waiting", "not run yet")
 
 _FIXED = frozenset({"type", "role", "error", "protocol", "kind", "media_type"})
-"""Fields that hold one of a few words of ours."""
+"""Fields whose values are fixed words of mcpagent."""
 
 
 def _hidden(value: _T) -> _T:
-    """The value with every text in it redacted, also keys of JSON data; images stay unchanged."""
+    """Return the value with every text redacted, also keys of JSON data; images stay unchanged."""
     clean: Any = value
     match value:
         case str():
@@ -535,7 +535,7 @@ class FileRoom:
     left: int = 20_000_000
     images_left: int = 60_000_000
     markdown_left: int = 1_000_000
-    """Of answers that are read as Markdown, which takes half a minute for so much at the worst."""
+    """Characters of answers to parse as Markdown, which takes half a minute for that many in the worst case."""
 
     def cut(self, text: str, shown: int, folded: int = 0) -> tuple[str, str, int]:
         """Return the visible part, the folded part, and the number of characters left out.

@@ -1,7 +1,7 @@
-"""A conversation as one page of HTML: no script, no external resource, and no third-party markup.
+"""Write a conversation as one HTML page: no script, no external resource, and no third-party markup.
 
-Every text goes through `_el`, which removes invisible characters and escapes the rest. Only its own output, and the
-HTML that `_rendered` makes from an answer's Markdown, stays unchanged.
+Every text passes `_el`, which removes invisible characters and escapes the rest. Only its own output, and the HTML that
+`_rendered` generates from an answer's Markdown, stays unchanged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MAX_WORDS, MAX_FOLDED_WORDS = 50_000, 400_000
 MAX_RESULT, MAX_FOLDED_RESULT = 2_000, 100_000
-"""Characters that are shown, and that are folded below; the JSON has all of it."""
+"""Characters that are visible, and that are folded below; the JSON export has them in full."""
 
 MAX_NAMES_SHOWN = 8
 
@@ -68,7 +68,7 @@ _Child: TypeAlias = str | _Html | None
 
 
 def as_html(transcript: Transcript) -> str:
-    """Calls, results, thoughts and lists of tools are folded; light or dark as the reader's system is."""
+    """Return the page. Calls, results, reasoning and tool lists are folded; it follows the light or dark setting."""
     style = Path(__file__).with_name("web_page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -299,7 +299,7 @@ def _file(part: FilePart, room: FileRoom) -> _Html:
 
 
 def _image(image: Image, room: FileRoom) -> _Html:
-    """The picture, if its bytes are of a kind that is nothing but a picture."""
+    """Return the picture, if its bytes are of a type that can contain only a picture."""
     try:
         data = base64.b64decode(image.data, validate=False)
     except (binascii.Error, ValueError):
@@ -360,7 +360,7 @@ def _cut(
     *,
     cls: str = "",
 ) -> list[_Html]:
-    """The beginning, the rest of it folded, and how much is in no page."""
+    """Return the beginning of a text, a folded rest, and the number of omitted characters."""
     first, rest, left = room.cut(text, shown, folded)
     found = [_el("pre", first, cls=cls, dir="auto")]
     if rest:
@@ -390,7 +390,7 @@ def _folded(
 
 
 def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
-    """An element; what is no markup of ours in it becomes text that can be seen."""
+    """Return an element; text other than the page's own markup is escaped, and invisible characters are shown."""
     named = {**({"class": cls} if cls else {}), **attributes}
     inside = "".join(f' {name}="{html.escape(value)}"' for name, value in named.items())
     text = "".join(
