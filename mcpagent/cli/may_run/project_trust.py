@@ -79,7 +79,7 @@ def ask_trust(
     if not changed:
         named = Counter(server.name for server in _servers(configuration))
         own_code = frozenset(
-            name for name in _own_code(decided.allowed) if named[name] == 1
+            name for name in _own_code(decided.allowed, store) if named[name] == 1
         )
         configuration = replace(configuration, own_code=own_code)
     if not decided.refused:
@@ -159,13 +159,21 @@ def _changes(changed: Sequence[str]) -> list[str]:
     return [f"{files} changed by others since you agreed: mcpagent trust show"]
 
 
-def _own_code(allowed: Iterable[Description]) -> Iterator[str]:
-    """Yield the servers of a project whose program is a file of its folder: to edit it is the person's own business."""
+def _own_code(allowed: Iterable[Description], store: TrustStore) -> Iterator[str]:
+    """Yield the servers of a project whose program is a file of its folder, if nobody else wrote there since.
+
+    To edit it is the person's own business. A commit of another person to any file of the folder ends that, since a
+    program may read its tools from any of them.
+    """
+    commits = {entry.digest: entry.commit for entry in store.entries()}
     for item in allowed:
         if item.kind != "server" or not os.path.isfile(item.program):
             continue
-        program = Path(os.path.realpath(item.program))
-        if program.is_relative_to(os.path.dirname(item.place)):
+        folder = Path(item.place).parent
+        if not Path(os.path.realpath(item.program)).is_relative_to(folder):
+            continue
+        commit = commits.get(item.digest(), "")
+        if not files_changed_by_others(folder, commit, [str(folder)]):
             yield item.name
 
 
@@ -266,11 +274,11 @@ def _refusal(found: Sequence[Description], folder: Path) -> str:
     verb = "are"
     if len(found) == 1:
         verb = "is"
-    is_card = any(item.kind == "card" for item in found)
-    which = counted(len(found), "part" if is_card else "server")
-    what = "started"
-    if is_card:
-        what = "used"
+    kinds = {item.kind for item in found}
+    noun, what = "part", "used"
+    if kinds == {"server"}:
+        noun, what = "server", "started"
+    which = counted(len(found), noun)
     return f"{which} of {_files(found, folder)} {verb} not trusted, so not {what}: {names}{more}. {ALLOW_IT}"
 
 

@@ -231,11 +231,21 @@ class ConfiguredSignIn(OAuthClientProvider):
         raise OAuthTokenError(f"the token endpoint gave no token: {refusal}")
 
     def _refuse_fallback(self, kind: str) -> None:
-        """Raise `OAuthFlowError` if metadata was served that cannot be used, and none that can."""
-        known: object = self.context.oauth_metadata
-        if kind == RESOURCE:
-            known = self.context.protected_resource_metadata
-        if known is None and (problem := self._unusable.get(kind)):
+        """Raise `OAuthFlowError` if metadata cannot be used, or if a named authorization server publishes none.
+
+        A server that describes itself (RFC 9728) names its authorization server, which then describes itself too (RFC
+        8414). Only a server without any metadata is one of the first revision, with the usual addresses.
+        """
+        described = self.context.protected_resource_metadata
+        known: object = described
+        problem = self._unusable.get(kind)
+        if kind == AUTHORITY:
+            known = self.context.oauth_metadata
+            if described is not None and not problem:
+                problem = (
+                    "it publishes none where RFC 8414 and OpenID Connect look for it"
+                )
+        if known is None and problem:
             raise OAuthFlowError(
                 f"the metadata of its {kind} cannot be used: {problem}"
             )

@@ -35,11 +35,10 @@ def head_commit(folder: Path) -> str:
 def files_changed_by_others(
     folder: Path, commit: str, files: Iterable[str]
 ) -> list[str]:
-    """Return those of the files that another person's commit changed after this one.
+    """Return those of the files, and those below folders, that another person's commit changed after this one.
 
     A commit is the person's own if it was made in this clone and has their e-mail address as its author's: an address
-    alone can be forged. All of the files that exist are returned if git cannot tell, as for a commit that it does not
-    know.
+    alone can be forged. All paths that exist are returned if git cannot tell, as for a commit that it does not know.
     """
     if not commit:
         return []
@@ -47,7 +46,7 @@ def files_changed_by_others(
     try:
         return _changed_by_others(folder, commit, paths)
     except _FAILURES:
-        return [os.path.relpath(path, folder) for path in paths if os.path.isfile(path)]
+        return [os.path.relpath(path, folder) for path in paths if os.path.exists(path)]
 
 
 def _changed_by_others(folder: Path, commit: str, paths: Sequence[str]) -> list[str]:
@@ -71,7 +70,11 @@ def _changed_by_others(folder: Path, commit: str, paths: Sequence[str]) -> list[
     differing = _git(folder, *tree, commit, "HEAD", "--", *inside)
     # what differs and no commit explains came by a merge that took an older file
     changed = by_others | ({*filter(None, differing.split("\0"))} - by_person)
-    return sorted(name for name in changed if os.path.join(top, name) in inside)
+    return sorted(
+        name
+        for name in changed
+        if any(Path(top, name).is_relative_to(path) for path in inside)
+    )
 
 
 def _commits_in(log: str) -> Iterable[tuple[str, str, list[str]]]:

@@ -414,6 +414,23 @@ def test_what_others_committed_since_is_no_code_of_ones_own(tmp_path: Path) -> N
     assert len(person.asked) == 1
 
 
+def test_what_others_committed_to_a_file_that_the_program_may_read_ends_it_too(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, own={"command": sys.executable, "args": ["server.py"]})
+    git(folder, "init", "-q")
+    git(folder, "config", "user.email", "me@x")
+    git(folder, "config", "user.name", "me")
+    commit(folder, "server.py", "# reads data/tools.json")
+    person = Person("always")
+    assert person.decide(options(folder)).own_code == {"own"}
+    (folder / "data").mkdir()
+    commit(folder, "data/tools.json", "[]")
+    assert person.decide(options(folder)).own_code == {"own"}
+    commit(folder, "data/tools.json", "[1]", author="mallory")
+    assert person.decide(options(folder)).own_code == set()
+    assert len(person.asked) == 1
+
+
 def test_nobodys_word_is_taken_for_code_of_ones_own_with_trust_project(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     project(folder, own={"command": sys.executable, "args": ["server.py"]})

@@ -567,6 +567,9 @@ NAMED = (200, "application/json", '{"resource": "HERE/mcp", "authorization_serve
         ({"authority": (500, "text/plain", "")}, "HTTP 500"),
         ({"resource": NAMED, "authority": (200, "application/json", '{"issuer": 1}')}, "authorization server"),
         ({"resource": NAMED, "authority": (503, "text/plain", "")}, "HTTP 503"),
+        ({"resource": NAMED, "authority": (404, "text/plain", "")}, "it publishes none where RFC 8414"),
+        ({"resource": NAMED, "authority": (403, "text/plain", "")}, "it publishes none where RFC 8414"),
+        ({"resource": NAMED, "authority": (302, "text/plain", "")}, "it publishes none where RFC 8414"),
     ],
 )
 async def test_metadata_that_cannot_be_used_is_an_error_with_its_reason(
