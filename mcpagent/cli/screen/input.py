@@ -26,6 +26,7 @@ from prompt_toolkit.utils import is_dumb_terminal
 from mcpagent.cli.screen.terminal import Terminal
 from mcpagent.utilities.filesystem.file_changes import is_writable
 from mcpagent.utilities.filesystem.user_folders import state_folder
+from mcpagent.utilities.text.secrets import without_secrets
 
 ESCAPE_SECONDS = 0.3
 """How long Esc waits for another key: terminals send Alt+Enter as Esc and Enter."""
@@ -50,9 +51,9 @@ class KeptHistory(FileHistory):
             return ()
 
     def store_string(self, string: str) -> None:
-        """Add the line to the file, if that is possible."""
+        """Add the line to the file without secrets, if that is possible."""
         try:
-            super().store_string(self.unfolded(string))
+            super().store_string(without_secrets(self.unfolded(string)))
         except OSError as error:
             self._note(error)
 

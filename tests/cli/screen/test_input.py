@@ -31,3 +31,12 @@ def test_a_long_paste_is_shown_as_a_mark_and_sent_whole(tmp_path: Path) -> None:
     history.unfolded = pastes.unfolded
     history.store_string(first)
     assert list(history.load_history_strings()) == [whole]
+
+
+def test_the_file_of_typed_lines_holds_no_secret_and_the_session_recalls_the_line_unchanged(tmp_path: Path) -> None:
+    history = KeptHistory(str(tmp_path / "history"))
+    key = "ghp_" + "a1B2" * 9
+    history.append_string(f"push with {key}")
+    assert key not in (tmp_path / "history").read_text()
+    assert "push with" in (tmp_path / "history").read_text()
+    assert history.get_strings() == [f"push with {key}"]
