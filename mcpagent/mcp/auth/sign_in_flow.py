@@ -216,7 +216,10 @@ def authority_moved(before: SignIn, now: OAuthMetadata | None) -> str:
 async def _show(
     page: LoopbackPage, config: ServerConfig, context: OAuthContext, url: str
 ) -> None:
-    """Show the page only if the user may be sent there, and the authorization server is safe to sign in with."""
+    """Show the page only if the user may be sent there, and the authorization server is safe to sign in with.
+
+    The address that the code goes to afterwards is checked first, too.
+    """
     authority = context.oauth_metadata
     if authority is not None and "S256" not in (
         authority.code_challenge_methods_supported or ()
@@ -225,9 +228,13 @@ async def _show(
         raise OAuthFlowError(
             "its authorization server does not say that it supports PKCE with S256"
         )
-    refusal = refusal_of(url, config.address)
-    if refusal is not None:
-        raise OAuthFlowError(f"the page to sign in at, {shown_address(url)}, {refusal}")
+    used = {"the page to sign in at": url}
+    if authority is not None:
+        used["its token endpoint"] = str(authority.token_endpoint)
+    for name, address in used.items():
+        refusal = refusal_of(address, config.address)
+        if refusal is not None:
+            raise OAuthFlowError(f"{name}, {shown_address(address)}, {refusal}")
     await page.show(url)
 
 
