@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import short_path
+from mcpagent.cli.frame.configuration import Configuration, short_path
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.frame.settings import read_settings, settable
@@ -23,7 +23,7 @@ from mcpagent.cli.oneshot.agent_options import (
 )
 from mcpagent.cli.screen.lines import Cell, table
 from mcpagent.cli.screen.terminal import open_terminal
-from mcpagent.cli.tools_command.tool_views import meant_tool
+from mcpagent.cli.tools_command.tool_views import hiding_lists, meant_tool
 from mcpagent.errors import InputError
 from mcpagent.permissions.rule_names import rule_of
 from mcpagent.permissions.rules import CallFacts, Decision, decisions
@@ -54,7 +54,7 @@ async def _explain(
     configuration = trusted_configuration(options, terminal)
     async with known_tools(options, terminal, configuration) as agent:
         approver = make_approver(options, configuration, None)
-        call = _meant(agent, name)
+        call = _meant(agent, configuration, name)
     written = option_rules(options, configuration, place)
     rules = replace(
         written,
@@ -81,7 +81,7 @@ def _where(decision: Decision, options: Options) -> str:
     return ", ".join(filter(None, [place, safe_line(decision.key, 140)]))
 
 
-def _meant(agent: Agent, name: str) -> CallFacts:
+def _meant(agent: Agent, configuration: Configuration, name: str) -> CallFacts:
     """Return the facts about a call of the tool, prompt or resource of this name, as rules write it."""
     known = agent._runtime.tools.known
     content = [tool for tool in known.values() if tool.asks is not None]
@@ -92,6 +92,12 @@ def _meant(agent: Agent, name: str) -> CallFacts:
             return CallFacts(definition, rules=entries)
     found = meant_tool(agent, name)
     if found is None:
+        for server, key in hiding_lists(configuration.enabled, name):
+            place = safe_line(server.source, 200)
+            raise InputError(
+                f'permissions explain: no agent has "{safe_line(name, 80)}": {key} of the server'
+                f' "{safe_line(server.name, 64)}" hides it ({place})'
+            )
         hint = did_you_mean(near_rules(name, asked), "mcpagent tools list names them")
         raise InputError(
             f'permissions explain: nothing is named "{safe_line(name, 80)}"; {hint}'

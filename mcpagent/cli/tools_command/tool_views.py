@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -13,11 +13,13 @@ from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.screen.lines import behind_bar, column, reason
 from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.config import ServerConfig
 from mcpagent.search import Match, SearchResult
 from mcpagent.search.learning import Use
 from mcpagent.search.signature import type_words
 from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.utilities.json_schema.parts import properties_of, required_of
+from mcpagent.utilities.text.globs import fits
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool
@@ -257,6 +259,20 @@ def tool_document(tool: ToolDefinition) -> dict[str, Any]:
         "read_only": tool.read_only,
         "tokens": definition_tokens(tool),
     }
+
+
+def hiding_lists(
+    servers: Iterable[ServerConfig], name: str
+) -> Iterator[tuple[ServerConfig, str]]:
+    """Yield the servers whose entry hides a tool of this name, each with the key of the list that does."""
+    for server in servers:
+        own = name.removeprefix(f"{server.name}.").removeprefix(f"{server.name}__")
+        if any(fits(own, glob) for glob in server.disabled_tools):
+            yield server, "disabledTools"
+        elif own == name or not server.enabled_tools:
+            continue
+        elif not any(fits(own, glob) for glob in server.enabled_tools):
+            yield server, "enabledTools"
 
 
 def meant_tool(agent: Agent, name: str) -> Tool | None:

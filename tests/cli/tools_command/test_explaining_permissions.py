@@ -108,3 +108,14 @@ def test_a_name_that_nothing_has_is_one_line_with_the_nearest(explain: Command) 
     said = explain("permissions", "explain", "web.psuh", code=2)
     assert 'nothing is named "web.psuh"; did you mean web.push?' in said
     assert run(["permissions", "explain", "web.push"]) == 0
+
+
+def test_a_tool_that_a_list_of_its_server_hides_is_told_with_list_and_place(explain: Command) -> None:
+    file = explain.user_file
+    document = json.loads(file.read_text("utf-8"))
+    for key, listed in (("disabledTools", ["pu*"]), ("enabledTools", ["read"])):
+        entry = {**document["mcpServers"]["web"], key: listed}
+        file.write_text(json.dumps({"mcpServers": {"web": entry}}, indent=1), "utf-8")
+        said = explain("permissions", "explain", "web.push", code=2)
+        assert f'no agent has "web.push": {key} of the server "web" hides it' in said
+        assert "mcp.json" in said

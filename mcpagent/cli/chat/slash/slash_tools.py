@@ -18,6 +18,7 @@ from mcpagent.cli.oneshot.agent_options import askable, near_rules
 from mcpagent.cli.tools_command.tool_views import (
     because,
     detail_lines,
+    hiding_lists,
     list_lines,
     meant_tool,
     not_connected_lines,
@@ -29,7 +30,6 @@ from mcpagent.permissions.rule_names import forbids, resource_servers
 from mcpagent.permissions.rules import Rules, decide
 from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.run.middleware.permission_gate import facts_of
-from mcpagent.utilities.text.globs import fits
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import Approval, Rule
 from mcpagent.values.events import ToolsSearched
@@ -273,27 +273,14 @@ def unknown_lines(
 ) -> list[Text]:
     """Why nothing of that name is known: misspelt, hidden by its server's configuration, or its server is not there."""
     lines = [Text(unknown_tool(agent, name, LISTED), "warning")]
-    for server in configuration.enabled:
-        own = name.removeprefix(f"{server.name}.").removeprefix(f"{server.name}__")
+    for server, key in hiding_lists(configuration.enabled, name):
         where = ""
         if server.source:
             where = f" ({safe_line(server.source, 100)})"
-        if any(fits(own, glob) for glob in server.disabled_tools):
-            lines.append(
-                Text(
-                    f"  {safe_line(server.name, 64)} may have it, but disabledTools hides it{where}"
-                )
-            )
-        elif (
-            own != name
-            and server.enabled_tools
-            and not any(fits(own, glob) for glob in server.enabled_tools)
-        ):
-            lines.append(
-                Text(
-                    f"  {safe_line(server.name, 64)} has enabledTools, and it is not among them{where}"
-                )
-            )
+        said = "may have it, but disabledTools hides it"
+        if key == "enabledTools":
+            said = "has enabledTools, and it is not among them"
+        lines.append(Text(f"  {safe_line(server.name, 64)} {said}{where}"))
     if any(
         forbids(pattern, ToolDefinition(name, "", {}))
         for pattern in rules.patterns("deny")
