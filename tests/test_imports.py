@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -243,9 +244,10 @@ LOADED = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name
 
 
 def loaded_by(code: str) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{LOADED}"], capture_output=True, text=True, timeout=60, check=True
-    )
+    """The modules that a process has after this code; a tracer of lines would load others."""
+    untraced = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    command = [sys.executable, "-c", f"{code}\n{LOADED}"]
+    done = subprocess.run(command, env=untraced, capture_output=True, text=True, timeout=60, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
