@@ -36,6 +36,7 @@ def not_held(*options: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_each_way_of_writing_found_tools_keeps_the_cache() -> None:
     assert not_held("--tools", "60", "--search", "always", "--only", *KINDS) == []
 
