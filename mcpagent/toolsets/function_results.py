@@ -10,6 +10,7 @@ import io
 import json
 import math
 import re
+import sys
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
@@ -43,6 +44,10 @@ MAX_CHARACTERS = 1_000_000
 
 MAX_TABLE_CHARACTERS = 20_000
 """Characters of a table after which no further row is shown."""
+
+
+MAX_DIGITS = sys.int_info.default_max_str_digits
+"""Digits of an integer that are written: Python's own limit, since writing more takes quadratic time."""
 
 
 _Shown: TypeAlias = FilePart | BinaryBlock
@@ -165,6 +170,9 @@ def _plain_scalar(value: Any) -> Any:
         if math.isfinite(value):
             return float(value)
         return json.dumps(float(value))
+    digits = int(value.bit_length() * math.log10(2)) + 1
+    if digits > MAX_DIGITS:
+        return f"(an integer of about {digits:,} digits)"
     return value
 
 

@@ -29,7 +29,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from mcpagent import Image, RunContext, Text, ToolContext, ToolOutput, ToolReturn, function_tool
 from mcpagent.run.agent_run import AgentRun
-from mcpagent.toolsets.function_results import MAX_ITEMS, MAX_TABLE_CHARACTERS, tool_output
+from mcpagent.toolsets.function_results import MAX_DIGITS, MAX_ITEMS, MAX_TABLE_CHARACTERS, tool_output
 from tests.tables import each_row
 from tests.toolsets.frames import RealPackages, StandIns
 
@@ -453,3 +453,13 @@ def test_a_large_array_is_its_shape_and_its_first_rows() -> None:
     assert (cut["shape"], cut["dtype"], len(cut["first"])) == ([600, 2], "uint8", 500)
     assert text_of(np.zeros((480, 640, 3))) == '{"shape":[480,640,3],"dtype":"float64","first":[]}'
     assert json.loads(text_of(np.zeros((5_000, 0)))) == {"shape": [5000, 0], "dtype": "float64", "first": [[]] * 1_000}
+
+
+def test_an_integer_that_python_does_not_write_is_described() -> None:
+    """To write it takes quadratic time, which no thread can be kept from."""
+    longest = 10 ** (MAX_DIGITS - 1)
+    assert text_of(longest) == str(longest)
+    told = "(an integer of about 1,000,001 digits)"
+    assert text_of(10**1_000_000) == told
+    assert text_of(-(10**1_000_000)) == told
+    assert text_of({"sizes": [1, 10**1_000_000]}) == json.dumps({"sizes": [1, told]}, separators=(",", ":"))
