@@ -308,6 +308,10 @@ def parse_spec(spec: str) -> ModelSpec:
     return ModelSpec(prefix, model, options)
 
 
+_OLLAMA_CLOUD = (":cloud", "-cloud")
+"""Ends of the names of models that a local Ollama passes on to ollama.com (https://docs.ollama.com/cloud)."""
+
+
 def receivers_of(spec: str) -> frozenset[str]:
     """Return who a model's name, or several between commas, sends conversations to, and with which key.
 
@@ -316,9 +320,12 @@ def receivers_of(spec: str) -> frozenset[str]:
     found = set[str]()
     for name in names_in(spec):
         named, _, query = name.partition("?")
-        receiver = named.partition(":")[0].strip().lower()
+        prefix, _, model = named.partition(":")
+        receiver = prefix.strip().lower()
         if receiver in ("", "offline"):
             continue
+        if receiver == "ollama" and model.strip().lower().endswith(_OLLAMA_CLOUD):
+            receiver = "ollama.com, through ollama"
         options = dict(parse_qsl(query, keep_blank_values=True))
         if "base_url" in options:
             receiver += f" at {options['base_url']}"

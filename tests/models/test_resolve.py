@@ -221,6 +221,9 @@ def test_a_mistyped_option_is_refused(kind: Any) -> None:
         ("openai-chat:m?base_url=http%3A%2F%2Fa&base_url=http://b", {"openai-chat at http://b"}),
         ("openai:m?api_key_env=AWS_SECRET,anthropic:x", {"openai with the key AWS_SECRET", "anthropic"}),
         ("offline", set()),
+        ("ollama:qwen3", {"ollama"}),
+        ("ollama:deepseek-v3.1:671b-cloud", {"ollama.com, through ollama"}),
+        ("Ollama:glm-4.6:Cloud?effort=low,ollama:cloudy", {"ollama.com, through ollama", "ollama"}),
     ],
 )
 def test_who_a_name_sends_to_has_its_address_and_its_key(spec: str, receivers: set[str]) -> None:
