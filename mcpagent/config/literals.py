@@ -26,8 +26,8 @@ _SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)
 class LiteralSecret:
     """A secret at a `path` of keys in the entry, and the name of the variable that fits it.
 
-    `before` is the beginning of the value that is not secret: `Bearer `, `--token=`. The rest of an address is none
-    either, so that `length` says how long the secret is; None: up to the end.
+    `before` is the beginning of the value that is not secret: `Bearer `, `--token=`. In an address other parts may
+    follow, so `length` is the length of the secret; None: up to the end.
     """
 
     path: tuple[str | int, ...]

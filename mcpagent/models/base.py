@@ -160,7 +160,7 @@ def search_cost(model: Model) -> float | None:
 
 
 def discovery_note(model: Model, tokens: int) -> str:
-    """Return how the model is told of found tools, and why, for a request of so many tokens; "" if it does not say.
+    """Return the way in which a request of so many tokens announces found tools, and the reason; "" without one.
 
     A model can implement it as a method `discovery_note(tokens)`; the method is optional.
     """

@@ -21,6 +21,7 @@ from mcpagent.errors import (
     McpAgentError,
     ModelError,
 )
+from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.utilities.text.retry_after import retry_after_seconds
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_credentials
@@ -213,13 +214,7 @@ def reading() -> Iterator[None]:
     """Raise `AnswerError` if the block, which reads a provider's data, meets an undocumented shape."""
     try:
         yield
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        RecursionError,
-    ) as error:
+    except MALFORMED as error:
         raise AnswerError(f"{type(error).__name__}: {error}", "unreadable") from error
 
 

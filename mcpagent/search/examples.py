@@ -19,6 +19,7 @@ from mcpagent.search.fields import local_name
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.utilities.json_schema.parts import required_of
+from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.values.messages import ToolDefinition
 
 MOST_EXAMPLES = 8
@@ -86,14 +87,7 @@ def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
         return {key: tuple(texts) for key, texts in _checked(held["examples"])}
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (OSError, *MALFORMED) as error:
         raise InputError(
             f"{path}: no file of example requests ({error}); delete it, or write it again"
         ) from None

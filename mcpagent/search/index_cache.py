@@ -24,6 +24,7 @@ from mcpagent.search.fields import WEIGHTS
 from mcpagent.search.postings import K1, Postings, WorkedOut
 from mcpagent.utilities.filesystem.bounded_files import map_own
 from mcpagent.utilities.filesystem.file_changes import write_whole
+from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.values.messages import ToolDefinition
 
 logger = logging.getLogger("mcpagent")
@@ -101,15 +102,7 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings.names = WorkedOut(names.at)
     except FileNotFoundError:
         return None
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except (OSError, *MALFORMED) as error:
         logger.debug("%s: not read, the tools are indexed again: %s", path, error)
         return None
     return postings

@@ -160,20 +160,23 @@ def _changes(changed: Sequence[str]) -> list[str]:
 
 
 def _own_code(allowed: Iterable[Description], store: TrustStore) -> Iterator[str]:
-    """Yield the servers of a project whose program is a file of its folder, if nobody else wrote there since.
+    """Yield the servers of a project whose program is a file of its folder, if only this person committed there since.
 
     To edit it is the person's own business. A commit of another person to any file of the folder ends that, since a
-    program may read its tools from any of them.
+    program may read its tools from each of these files.
     """
     commits = {entry.digest: entry.commit for entry in store.entries()}
+    is_own: dict[tuple[Path, str], bool] = {}
     for item in allowed:
         if item.kind != "server" or not os.path.isfile(item.program):
             continue
         folder = Path(item.place).parent
         if not Path(os.path.realpath(item.program)).is_relative_to(folder):
             continue
-        commit = commits.get(item.digest(), "")
-        if not files_changed_by_others(folder, commit, [str(folder)]):
+        since = folder, commits.get(item.digest(), "")
+        if since not in is_own:
+            is_own[since] = not files_changed_by_others(*since, [str(folder)])
+        if is_own[since]:
             yield item.name
 
 

@@ -62,6 +62,7 @@ from mcpagent.journal.sessions.sql_store import BUSY_SECONDS, TIDY_SECONDS, SqlS
 from mcpagent.journal.sessions.standing import written_json
 from mcpagent.journal.sessions.worker import Worker
 from mcpagent.utilities.python.argument_checks import checked, expect, expect_kind
+from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide, hide_environment, without_secrets
 from mcpagent.values.messages import Message
@@ -82,15 +83,6 @@ MAX_FOUND = 100
 MAX_ID = 200
 
 _T = TypeVar("_T")
-
-_UNREADABLE = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
 
 
 def _nothing() -> None:
@@ -483,7 +475,7 @@ class Sessions:
                 if info is not None:
                     info.id.encode()  # bytes, which SQLite may hold in a column of texts, have no such method
                     infos.append(info)
-            except _UNREADABLE as error:
+            except MALFORMED as error:
                 raise self._unreadable(error) from error
         return sorted(infos, key=lambda info: info.updated, reverse=True)
 
@@ -770,7 +762,7 @@ class Sessions:
             raise SessionStoreError(
                 f"{self.where}: gave no answer within {WAIT_SECONDS:g} seconds"
             ) from None
-        except _UNREADABLE as error:
+        except MALFORMED as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> SessionStoreError:

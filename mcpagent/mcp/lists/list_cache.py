@@ -27,6 +27,7 @@ from mcpagent.mcp.lists.server_lists import (
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.utilities.python.argument_checks import checked, expect_arguments
+from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.utilities.text.secrets import revealed, without_secrets
 from mcpagent.values.messages import ToolDefinition
 
@@ -87,16 +88,7 @@ class ListCache:
                 return None
             cached = _read(data["server"])
             age = self._now() - float(data["saved"])
-        except (
-            OSError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-            ConfigError,
-        ):
+        except (OSError, ConfigError, *MALFORMED):
             return None
         life = min(
             self._max_age_seconds, cached.lists.ttl_seconds or self._max_age_seconds

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import write_whole
+from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_AGE_SECONDS = 24 * 3600.0
@@ -179,14 +180,7 @@ class LearnedStore:
             if data["format"] == _FORMAT:
                 listed = data["facts"]
             facts = [_fact(one) for one in listed[:MOST_FACTS]]
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            RecursionError,
-        ):
+        except (OSError, *MALFORMED):
             return None
         known = Learned({one.what: one for one in facts if _is_usable(one)})
         current = known.current(self.now(), self._max_age_seconds)

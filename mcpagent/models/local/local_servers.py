@@ -10,20 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.utilities.text.safe_text import safe_line
 
 ANSWER_SECONDS = 0.5
 MAX_LIST_BYTES = 1_000_000
-_NO_ANSWER = (
-    OSError,
-    http.client.HTTPException,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    OverflowError,
-)
+_NO_ANSWER = (OSError, http.client.HTTPException, *MALFORMED)
 _HERE = ("127.0.0.1", "localhost", "::1")
 
 

@@ -25,6 +25,7 @@ from typing import Any, Literal
 from mcpagent.search.postings import WorkedOut
 from mcpagent.utilities.filesystem.bounded_files import map_own
 from mcpagent.utilities.filesystem.file_changes import write_whole
+from mcpagent.utilities.python.plain_data import MALFORMED
 
 logger = logging.getLogger("mcpagent")
 
@@ -129,14 +130,7 @@ def open_tokens(path: Path, cache: Path | None) -> Tokens:
         return Tokens(map_own(kept))
     except FileNotFoundError:
         pass
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (OSError, *MALFORMED) as error:
         logger.debug("%s: not read, it is made again: %s", kept, error)
     made = _compact(source)
     with contextlib.suppress(OSError):
@@ -173,13 +167,7 @@ def _compact(source: bytes) -> bytes:
         }
         numbers = [array("I", pairs), array("H", map(ranks.__getitem__, pairs))]
         numbers.append(array("H", (vocabulary[left + right] for left, right in merges)))
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except MALFORMED as error:
         raise ValueError(
             f"not a tokenizer that is known here: {type(error).__name__} {error}"
         ) from None

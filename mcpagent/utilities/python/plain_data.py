@@ -10,6 +10,16 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+MALFORMED = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+"""What code raises that reads third-party data or a damaged file of another shape than it expects."""
+
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
