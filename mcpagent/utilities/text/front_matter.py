@@ -1,0 +1,79 @@
+"""Read the YAML at the beginning of a Markdown file, within bounds: other people wrote it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import yaml
+
+MAX_DEPTH = 64
+"""Levels of lists and mappings."""
+
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\n(?P<fields>(?:(?!---[ \t]*(?:\n|\Z)).*(?:\n|\Z))*?)---[ \t]*(?:\n|\Z)"
+)
+
+
+def split_front_matter(text: str) -> tuple[str, str] | None:
+    """Return the YAML between the two lines `---` and the rest of the text; None if it does not begin with them."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    found = _FRONT_MATTER.match(text)
+    if found is None:
+        return None
+    return found["fields"], text[found.end() :]
+
+
+def bounded_loader() -> type[yaml.SafeLoader]:
+    """Return a loader that takes no aliases, no repeated keys and no deep nesting."""
+    import yaml
+
+    class BoundedLoader(yaml.SafeLoader):
+        """Safe, with a repeated key as an error and dates left as text."""
+
+        def construct_mapping(
+            self, node: yaml.MappingNode, deep: bool = False
+        ) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f'"{key.value}" is given twice', key.start_mark
+                    )
+                seen.add(
+                    getattr(key, "value", "")
+                    if isinstance(key, yaml.ScalarNode)
+                    else ""
+                )
+            return super().construct_mapping(node, deep)
+
+        depth = 0
+
+        def compose_node(
+            self, parent: yaml.Node | None, index: Any
+        ) -> yaml.Node | None:
+            wrong = ""
+            if self.check_event(yaml.AliasEvent):
+                wrong = "an alias (*) is not allowed"
+            if (
+                self.depth >= MAX_DEPTH
+            ):  # each level costs the scanner more than the one before
+                wrong = f"it nests deeper than {MAX_DEPTH} levels"
+            if wrong:
+                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+                raise yaml.composer.ComposerError(None, None, wrong, mark)
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    BoundedLoader.yaml_implicit_resolvers = {
+        first: [
+            (tag, pattern)
+            for tag, pattern in resolvers
+            if tag != "tag:yaml.org,2002:timestamp"
+        ]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    return BoundedLoader
