@@ -29,13 +29,16 @@ from typing import Any
 
 from benchmarks.context_beside import main as beside
 from mcpagent import Agent, RunOptions, ScriptedModel, Sessions, ToolCall, dump_messages
-from mcpagent.journal.sessions.kept_outputs import KeptOutputs
+from mcpagent.journal.sessions.stored_outputs import StoredOutputs
 from mcpagent.models.base import ModelRequest
 from mcpagent.run.large_results.large_output import LargeOutput
+from mcpagent.run.large_results.offloaded_results import (
+    LARGE_RESULT_TOKENS,
+    LargeResults,
+)
 from mcpagent.run.large_results.querying import query
 from mcpagent.run.large_results.reading_ranges import read_range
 from mcpagent.run.large_results.searching import search
-from mcpagent.run.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
 from mcpagent.values.messages import Text, ToolResult
 
 ROUNDS = 5
@@ -118,7 +121,7 @@ async def large(*, small: bool) -> list[Figure]:
     for name, text in texts(1 if small else 40).items():
         with tempfile.TemporaryDirectory() as folder:
             store = Sessions(Path(folder) / "s.db")
-            results = LargeResults(KeptOutputs(store, "a"))
+            results = LargeResults(StoredOutputs(store, "a"))
             before = time.process_time()
             short = await results.set_aside(ToolResult("1", "get", (Text(text),)))
             taken = 1_000 * (time.process_time() - before)

@@ -632,7 +632,10 @@ def searches(
 
 
 async def share_of_all(
-    provider: Provider, tools: Sequence[ToolDefinition], questions: int, way: Way = AUTO
+    provider: Provider,
+    tools: Sequence[ToolDefinition],
+    questions: int,
+    way: Way = AUTO,
 ) -> float:
     """The price of "auto" as a share of offering all: of a second task, whose cache is warm, the best case for all."""
     work = job(tools, 2, questions)

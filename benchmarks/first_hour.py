@@ -100,6 +100,7 @@ def questions(address: str, work: Path) -> dict[str, Asked]:
     (work / "extra-openai-models.yaml").write_text(
         f"- model_id: slow\n  model_name: slow\n  api_base: {address}\n"
     )
+    # Not "slow": fast-agent has a stand-in of that name, which asks no server.
     (work / "fastagent.config.yaml").write_text(
         f"generic:\n  api_key: none\n  base_url: {address}\n"
     )
@@ -122,7 +123,8 @@ def questions(address: str, work: Path) -> dict[str, Asked]:
             {"LLM_USER_PATH": str(work)},
         ),
         "fast-agent-mcp": Asked(
-            ("fast-agent", "go", "--model", "generic.slow", "-m", prompt), {}
+            ("fast-agent", "go", "--model", "generic.scripted", "-m", prompt),
+            {},
         ),
         "clai": Asked(
             ("clai", "-m", "openai-chat:slow", prompt), {"OPENAI_BASE_URL": address}

@@ -183,18 +183,27 @@ def gateway_program(home: Path) -> Path:
     return program
 
 
+def passed_on(name: str, behind: str) -> Mapping[str, Mapping[str, str]]:
+    """LiteLLM's settings for one model of a server's `/v1`.
+
+    LiteLLM asks a "llamafile" by Chat Completions alone, and translates the other protocols itself.
+    """
+    return {name: {"model": f"llamafile/{name}", "api_base": behind, "api_key": "none"}}
+
+
 @contextmanager
-def gateway(home: Path, name: str, behind: str) -> Iterator[str]:
-    """The address, without a path, of LiteLLM on loopback before the model of that name at `behind`, a server's `/v1`.
-    It wants `GATEWAY_KEY`. Raises `UnavailableError`."""
+def gateway(home: Path, models: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Run LiteLLM on loopback before these models, each with its `litellm_params`; yield its address without a path.
+
+    It wants `GATEWAY_KEY`. Raises `UnavailableError`.
+    """
     program, port = gateway_program(home), _free_port()
-    # Of a "llamafile" it asks Chat Completions alone, and translates the other protocols itself.
-    settings = {"model": f"llamafile/{name}", "api_base": behind, "api_key": "none"}
     config = home / "litellm.json"  # which is YAML too
-    config.write_text(
-        json.dumps({"model_list": [{"model_name": name, "litellm_params": settings}]}),
-        encoding="utf-8",
-    )
+    listed = [
+        {"model_name": name, "litellm_params": dict(settings)}
+        for name, settings in models.items()
+    ]
+    config.write_text(json.dumps({"model_list": listed}), encoding="utf-8")
     command = [
         str(program),
         "--config",

@@ -28,8 +28,8 @@ from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import index_of, load_tools
 from benchmarks.search_threshold import is_held_out
 from benchmarks.search_unserved import CALIBRATION, FRESH, HELD_OUT
+from mcpagent.search.odds import OddsFeatures
 from mcpagent.search.result import Odds, SearchResult
-from mcpagent.search.strength import Chance
 
 STRATEGIES = ("bm25", "hybrid", "sentences", "multilingual")
 DEPTH = 8
@@ -112,7 +112,7 @@ def _shown(result: SearchResult, right: set[str], weight: float) -> Iterator[Sho
         )
 
 
-def fit(shown: Sequence[Shown]) -> Chance:
+def fit(shown: Sequence[Shown]) -> OddsFeatures:
     """Return the weights of a logistic regression, by Newton's method."""
     values = np.array([one.evidence for one in shown])
     right = np.array([float(one.is_right) for one in shown])
@@ -125,7 +125,7 @@ def fit(shown: Sequence[Shown]) -> Chance:
             values * (share * chance * (1 - chance))[:, None]
         ).T @ values + _RIDGE * np.eye(len(weights))
         weights = weights - np.linalg.solve(curve, slope)
-    return Chance(*(round(float(weight), 2) for weight in weights))
+    return OddsFeatures(*(round(float(weight), 2) for weight in weights))
 
 
 def table(strategy: str, shown: Sequence[Shown]) -> str:

@@ -25,7 +25,7 @@ if __name__ == "__main__":
 from benchmarks.search_data import Row
 from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import index_of, load_tools
-from mcpagent.search.requests import RequestForm, candidates_in
+from mcpagent.search.request_detection import RequestForm, candidates_in
 
 DEPTH = 5
 _STEPS, _RATE, _RIDGE = 1_500, 0.5, 4e-3

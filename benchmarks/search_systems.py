@@ -36,6 +36,9 @@ def _mcpagent(strategy: Any) -> Factory:
                 tool["input_schema"] or {},
                 server,
                 local,
+                title=tool.get("title", ""),
+                category=tool.get("category", ""),
+                tags=tuple(tool.get("tags", ())),
             )
             servers.setdefault(server, []).append(definition)
         for server, tools in servers.items():

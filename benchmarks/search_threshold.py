@@ -32,7 +32,7 @@ from benchmarks.search_probes import index_of, load_tools, with_typos
 from benchmarks.search_unserved import CALIBRATION, FRESH, HELD_OUT
 from mcpagent.search import ToolIndex
 from mcpagent.search.fields import local_name
-from mcpagent.search.strength import Evidence
+from mcpagent.search.odds import Evidence
 from mcpagent.search.words import spoken
 from mcpagent.values.messages import ToolDefinition
 

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.search_data import Row, read_rows
 from benchmarks.search_probes import load_tools
 from mcpagent.search import ToolIndex
-from mcpagent.search.meaning.embedding import StaticEmbedder
-from mcpagent.search.meaning.vectors import tool_parts
+from mcpagent.search.semantic.embedding import StaticEmbedder
+from mcpagent.search.semantic.vectors import tool_parts
 from mcpagent.values.messages import ToolDefinition
 
 Vectors = NDArray[np.float32]

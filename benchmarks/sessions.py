@@ -31,7 +31,7 @@ from typing import Any
 
 from mcpagent import Agent, Message, ScriptedModel, Sessions, Text, ToolCall
 from mcpagent.journal.sessions.entries import MessageAppended
-from mcpagent.journal.sessions.kept import SessionInfo
+from mcpagent.journal.sessions.loaded_session import SessionInfo
 from mcpagent.models.base import ModelRequest
 
 

@@ -4,12 +4,13 @@
     python benchmarks/startup.py --imports [--runs 21]      # imports of this repository only, nothing is installed
 
 Installs mcpagent (this repository) and the others, newest releases, each into an environment of its own in the home
-folder, all with the Python that runs this; fast-agent beside the older pydantic and a2a-sdk that it starts with. The
-runs are interleaved, so that a busy machine is fair to all, after one uncounted run of each. CPU seconds are user +
-system, of the process and of every process it started. A prompt counts up to the moment when it stands on a terminal,
-mcpagent's to the one when its server has answered; Linux only, since it is read from /proc. mcpagent has a server of
-ten tools in its prompt, search and answer, the others none but fastmcp in its search. "50 servers" is the prompt of a
-chat with that many servers of ten tools, known from an earlier run: up to the moment when all can be searched.
+folder, all with the Python that runs this; fast-agent on Python 3.11 beside the older pydantic and a2a-sdk that it
+starts with. The runs are interleaved, so that a busy machine is fair to all, after one uncounted run of each. CPU
+seconds are user + system, of the process and of every process it started. A prompt counts up to the moment when it
+stands on a terminal, mcpagent's to the one when its server has answered; Linux only, since it is read from /proc.
+mcpagent has a server of ten tools in its prompt, search and answer, the others none but fastmcp in its search. "50
+servers" is the prompt of a chat with that many servers of ten tools, known from an earlier run: up to the moment when
+all can be searched.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ class Contender:
     many: tuple[tuple[str, ...], str] | None = None
     beside: tuple[str, ...] = ()
 
+
+OLD_FAST_AGENT = ("pydantic<2.12", "a2a-sdk<0.3")
+"""What the newest fast-agent for Python 3.11 starts with; later Pythons have a newer one."""
 
 CONTENDERS = (
     Contender(
@@ -116,7 +120,7 @@ CONTENDERS = (
             "-m",
             "what is 2 plus 2?",
         ),
-        beside=("pydantic<2.12", "a2a-sdk<0.3"),
+        beside=OLD_FAST_AGENT if sys.version_info < (3, 12) else (),
     ),
     Contender(
         "clai",
