@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mcpagent.journal.tracing import Tracing
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
-    from mcpagent.models.provider_run.provider_tools import (
+    from mcpagent.models.provider_tools.provider_tool_values import (
         CodeExecution,
         FileSearch,
         Location,
@@ -43,9 +43,10 @@ if TYPE_CHECKING:
         WebSearch,
     )
     from mcpagent.models.scripted import ScriptedModel
-    from mcpagent.permissions.policy import ApprovalPolicy
+    from mcpagent.permissions.approval_policy import ApprovalPolicy
     from mcpagent.run.agent_run import RunContext, RunResult
     from mcpagent.tool_search.search_options import ToolSearch
+    from mcpagent.toolsets.api_toolset import openapi_toolset
     from mcpagent.toolsets.composition import (
         approval_required,
         combined,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     )
     from mcpagent.toolsets.definition import Definition, RunOptions, Wrapper
     from mcpagent.toolsets.functions import FunctionToolset, function_tool
+    from mcpagent.toolsets.skill_toolset import skills_toolset
     from mcpagent.values import events
     from mcpagent.values.approval import CallAnswer, CallsPendingError, PendingCall
     from mcpagent.values.limits.run_limits import Limits
@@ -171,16 +173,18 @@ __all__ = [
     "filtered",
     "function_tool",
     "load_messages",
+    "openapi_toolset",
     "prefixed",
     "prepare_context",
     "prepared",
     "renamed",
+    "skills_toolset",
     "wrapped",
 ]
 
 
 def _name_here(name: str) -> str | None:
-    from mcpagent.agents.names_elsewhere import NAMES
+    from mcpagent.agents.other_libraries import NAMES
 
     return NAMES.get(name)
 
@@ -237,7 +241,7 @@ __getattr__, __dir__ = late_names(
             "ModelResponse",
             "ModelSettings",
         ),
-        "models.provider_run.provider_tools": (
+        "models.provider_tools.provider_tool_values": (
             "CodeExecution",
             "FileSearch",
             "Location",
@@ -282,7 +286,7 @@ __getattr__, __dir__ = late_names(
             "ToolReturn",
             "Toolset",
         ),
-        "permissions.policy": ("ApprovalPolicy",),
+        "permissions.approval_policy": ("ApprovalPolicy",),
         "toolsets.composition": (
             "approval_required",
             "combined",
@@ -295,10 +299,12 @@ __getattr__, __dir__ = late_names(
             "renamed",
             "wrapped",
         ),
+        "toolsets.api_toolset": ("openapi_toolset",),
         "toolsets.functions": (
             "FunctionToolset",
             "function_tool",
         ),
+        "toolsets.skill_toolset": ("skills_toolset",),
         "journal.tracing": ("Tracing",),
         "history.compaction_options": ("Compaction",),
     },

@@ -7,8 +7,8 @@ from functools import partial
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mcpagent.agents.names_elsewhere import answers_other_names
-from mcpagent.agents.runnable import WaysToAsk
+from mcpagent.agents.other_libraries import answers_other_names
+from mcpagent.agents.runnable import Runnable
 from mcpagent.errors import InputError
 from mcpagent.utilities.python.argument_checks import checked, expect, expect_options
 from mcpagent.values.type_variables import Deps
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcpagent.agents.cards.card import AgentCard
-    from mcpagent.agents.run_input import Given
+    from mcpagent.agents.run_input import RunInput
     from mcpagent.agents.session import Session
     from mcpagent.agents.session_runtime import SessionRuntime
     from mcpagent.code_mode.code_options import CodeMode
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcpagent.mcp.server_status import ServerStatus
     from mcpagent.models.base import Model
     from mcpagent.models.foreign_histories import History
-    from mcpagent.permissions.policy import ApprovalPolicy, ApprovalPredicate
+    from mcpagent.permissions.approval_policy import ApprovalPolicy, ApprovalPredicate
     from mcpagent.search import SearchResult
     from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.toolsets.definition import Instructions, ModelChoice, RunOptions
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Agent(WaysToAsk[Deps]):
+class Agent(Runnable[Deps]):
     """An LLM with tools from MCP servers and Python functions.
 
         async with Agent("anthropic:claude-sonnet-4-6", mcp_config="mcp_servers.json",
@@ -321,7 +321,7 @@ class Agent(WaysToAsk[Deps]):
 
     @property
     def spent(self) -> Spent:
-        """The tokens, cost, turns and calls of all requests of this agent, over all sessions; `spent.usage`: tokens."""
+        """The cost, turns and calls of this agent over all sessions; `spent.usage` has the tokens."""
         return self._runtime.spent
 
     def new_conversation(self) -> None:
@@ -427,7 +427,7 @@ class Agent(WaysToAsk[Deps]):
     def _asked(self) -> SessionRuntime[Deps]:
         return self._runtime.own_session
 
-    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+    def _wait_for_answer(self, given: Callable[[], RunInput]) -> Any:
         return self._runtime.started_session()._wait_for_answer(given)
 
 

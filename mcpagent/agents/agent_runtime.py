@@ -14,25 +14,25 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcpagent.agents.run_input import Given
+from mcpagent.agents.run_input import RunInput
 from mcpagent.agents.session_runtime import SessionRuntime
 from mcpagent.code_mode.program_tools import RUN_CODE
 from mcpagent.code_mode.sandbox import require_installed
 from mcpagent.errors import AgentStateError, ConfigError, InputError, SessionBusyError
 from mcpagent.history.conversation import usable_prompt
-from mcpagent.journal.sessions.kept import KeptSession
+from mcpagent.journal.sessions.loaded_session import LoadedSession
 from mcpagent.journal.sessions.store import Sessions, usable_id, written
 from mcpagent.models.base import (
+    ActiveRequest,
     Model,
     ModelRequest,
     ModelResponse,
-    RequestUnderWay,
     look_up,
 )
 from mcpagent.models.model_names import shown_spec
-from mcpagent.models.output_modes.asked_output import told_form
-from mcpagent.models.provider_run.provider_tools import names_taken
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.models.output_modes.structured_output import told_form
+from mcpagent.models.provider_tools.provider_tool_values import names_taken
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.run.agent_run import (
     AgentRun,
     Pipeline,
@@ -208,7 +208,7 @@ class AgentRuntime:
         finally:
             opened.add_done_callback(partial(self.store.release_opened, id))
 
-    def session_as_of(self, id: str, kept: KeptSession | None) -> SessionRuntime[Any]:  # noqa: A002
+    def session_as_of(self, id: str, kept: LoadedSession | None) -> SessionRuntime[Any]:  # noqa: A002
         """Return the session as this process has read it; the worker of a durable run opens it so."""
         return self._made(id, None, None, None, kept)
 
@@ -233,7 +233,7 @@ class AgentRuntime:
 
     @property
     def own_session_or_none(self) -> SessionRuntime[Any] | None:
-        """The session of `Agent.ask`, None before the agent is started for the first time."""
+        """The session that `Agent.ask` uses; None before the first start of the agent."""
         return self._own
 
     @property
@@ -256,7 +256,7 @@ class AgentRuntime:
         self,
         id: str,  # noqa: A002
         found: SessionRuntime[Any] | None,
-        kept: KeptSession | None,
+        kept: LoadedSession | None,
         history: History | None,
         deps: Any,
         tool_context: ToolContext | None,
@@ -286,7 +286,7 @@ class AgentRuntime:
         history: History | None,
         deps: Any,
         tool_context: ToolContext | None,
-        kept: KeptSession | None = None,
+        kept: LoadedSession | None = None,
         *,
         is_kept: bool = True,
     ) -> SessionRuntime[Any]:
@@ -366,7 +366,7 @@ class AgentRuntime:
         self.require_usable()
         with (
             outside_of_runs(),
-            RequestUnderWay(self.model, request, ignore, self.count) as under_way,
+            ActiveRequest(self.model, request, ignore, self.count) as under_way,
         ):
             return under_way.answered(
                 await self.model.respond(told_form(self.model, request), under_way)
@@ -388,6 +388,7 @@ class AgentRuntime:
         await look_up(self.model)  # unknown names are reported before any server starts
         self._loop = asyncio.get_running_loop()
         sources = self.definition.sources
+        await asyncio.sleep(0)  # making the agent may have taken long already
         async with AsyncExitStack() as exits:
             exits.push_async_callback(self._close_model)
             # Set already here: a team whose members call each other must not start anybody twice.
@@ -399,7 +400,12 @@ class AgentRuntime:
                 self.catalogs = Catalogs(self.tool_search, sources.listing, self._taken)
                 with AgentRun(RunContext(None)).entered():
                     self.from_toolsets = await sources.from_toolsets()
+                await self.catalogs.count(sources.listing(self.from_toolsets).tools)
+                await asyncio.sleep(
+                    0
+                )  # what follows takes long with thousands of tools
                 self._own = self._made(None, None, None, None)
+                await asyncio.sleep(0)
                 await sources.enter_lifetimes(exits, self.from_toolsets)
             except BaseException:
                 self._exits = None
@@ -514,7 +520,10 @@ class AgentRuntime:
         return self.own_session
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        """Return the work as a coroutine for this event loop that runs it in the agent's loop."""
+        """Return a coroutine that the caller's event loop can await and that runs `work` in the agent's own loop.
+
+        `work` is returned unchanged if both are the same loop.
+        """
         if self._background is None or running_loop() is self._loop:
             return work
         return self._background.awaited(work)
@@ -601,7 +610,7 @@ class AgentRuntime:
             is_kept=False,
         )
         with session._running(
-            Given(usable_prompt(prompt), spec),
+            RunInput(usable_prompt(prompt), spec),
             parent=parent,
             label=label,
             listener=listener,

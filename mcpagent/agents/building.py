@@ -10,12 +10,12 @@ from mcpagent.agents.agent_runtime import AgentRuntime
 from mcpagent.code_mode.code_options import CodeMode, search_for_programs
 from mcpagent.journal.sessions.protocol import SessionStore
 from mcpagent.journal.sessions.store import Sessions
-from mcpagent.models.provider_run.provider_tools import (
+from mcpagent.models.provider_tools.provider_tool_values import (
     ProviderMcp,
     ProviderTool,
     expect_distinct,
 )
-from mcpagent.permissions.policy import ApprovalPolicy, ApprovalPredicate
+from mcpagent.permissions.approval_policy import ApprovalPolicy, ApprovalPredicate
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.definition import (
     Definition,
@@ -25,6 +25,7 @@ from mcpagent.toolsets.definition import (
     expect_model,
     wrapped_by,
 )
+from mcpagent.toolsets.skill_toolset import skills_toolset
 from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
 from mcpagent.utilities.python.argument_checks import (
     expect,
@@ -75,6 +76,8 @@ def runtime_of(
         rules = ApprovalPolicy(approval)
     hosted = expect_distinct(tool for tool in tools if isinstance(tool, ProviderTool))
     own = [tool for tool in tools if not isinstance(tool, ProviderTool)]
+    if options.skills:
+        own.append(skills_toolset(*options.skills))
     definition = Definition(
         instructions,
         _search_of(tool_search, with_tool_search_mode, code_mode),

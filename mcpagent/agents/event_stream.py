@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
-from mcpagent.agents.run_input import Given
+from mcpagent.agents.run_input import RunInput
 from mcpagent.errors import AgentStateError
 from mcpagent.run.agent_run import RunResult
 from mcpagent.run.output.last_answer import typed_answer
@@ -31,16 +31,16 @@ _T = TypeVar("_T")
 class Answering(Protocol):
     """The parts of a session that `ask`, `run` and `stream` need."""
 
-    def answer_to(self, given: Callable[[], Given]) -> Coroutine[Any, Any, Any]:
+    def answer_to(self, given: Callable[[], RunInput]) -> Coroutine[Any, Any, Any]:
         """Return the answer, as `ask` and `resume` return it."""
 
     def result_of(
-        self, given: Callable[[], Given]
+        self, given: Callable[[], RunInput]
     ) -> Coroutine[Any, Any, RunResult[Any]]:
         """Return the whole result, as `run` returns it."""
 
     async def begin_task(
-        self, given: Callable[[], Given], listener: Emit
+        self, given: Callable[[], RunInput], listener: Emit
     ) -> tuple[asyncio.Task[RunFinished], ExitStack]:
         """Start a run whose events also go to `listener`.
 
@@ -64,7 +64,7 @@ class EventStream(Generic[Output]):
     def __init__(
         self,
         asked: Answering,
-        given: Callable[[], Given],
+        given: Callable[[], RunInput],
         spec: OutputSpec | None = None,
     ) -> None:
         self._asked = asked

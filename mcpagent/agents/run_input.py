@@ -1,4 +1,4 @@
-"""`Given`: the input of a run, read and validated."""
+"""`RunInput`: the input of a run, read and validated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ InputKind: TypeAlias = Literal["prompt", "answers", "either"]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RunInput:
     """The input of a run: text, or answers by call ID; the output type; the context for tool functions; the limits."""
 
     said: Words | Mapping[str, CallAnswer]
@@ -29,7 +29,7 @@ class Given:
     tool_context: ToolContext | None = None
     limits: Limits | None = None
 
-    async def with_files(self) -> Given:
+    async def with_files(self) -> RunInput:
         """Return the same with its files read, and judged by the budget. Raises `InputError`."""
         if isinstance(self.said, Mapping):
             return self

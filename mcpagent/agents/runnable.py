@@ -1,11 +1,11 @@
-"""`WaysToAsk`: `ask`, `run`, `resume`, `stream` and `ask_sync`, of an agent and of each of its sessions."""
+"""`Runnable`: `ask`, `run`, `resume`, `stream` and `ask_sync`, of an agent and of each of its sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mcpagent.agents.names_elsewhere import (
+from mcpagent.agents.other_libraries import (
     METHODS,
     answers_other_names,
     missing_method,
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from mcpagent.agents.event_stream import Answering, EventStream
-    from mcpagent.agents.run_input import Given, InputKind
+    from mcpagent.agents.run_input import InputKind, RunInput
     from mcpagent.run.agent_run import RunResult
     from mcpagent.toolsets.definition import PromptOrAnswers
     from mcpagent.values.approval import CallAnswer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _O = TypeVar("_O")
 
 
-class WaysToAsk(Generic[Deps]):
+class Runnable(Generic[Deps]):
     """Methods that `Agent` and `Session` share. An agent uses its own default session."""
 
     __slots__ = ()
@@ -38,7 +38,7 @@ class WaysToAsk(Generic[Deps]):
         """The session that answers. Raises `AgentStateError` for an agent that is not started."""
         raise NotImplementedError
 
-    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+    def _wait_for_answer(self, given: Callable[[], RunInput]) -> Any:
         """`ask_sync`, for code that cannot await."""
         raise NotImplementedError
 
@@ -371,13 +371,13 @@ def _given(
     deps: Any,
     tool_context: ToolContext | None,
     limits: Limits | None,
-) -> Callable[[], Given]:
+) -> Callable[[], RunInput]:
     """Return a function that reads the input when the run starts, so that the run raises its errors."""
 
-    def read() -> Given:
-        from mcpagent.agents.run_input import READERS, Given, wanted_output
+    def read() -> RunInput:
+        from mcpagent.agents.run_input import READERS, RunInput, wanted_output
 
         spec = wanted_output(output_type)
-        return Given(READERS[kind](said), spec, deps, tool_context, limits)
+        return RunInput(READERS[kind](said), spec, deps, tool_context, limits)
 
     return read

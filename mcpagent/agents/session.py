@@ -7,11 +7,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from mcpagent.agents.run_input import Given
-from mcpagent.agents.runnable import WaysToAsk
+from mcpagent.agents.run_input import RunInput
+from mcpagent.agents.runnable import Runnable
 from mcpagent.agents.session_runtime import SessionRuntime
-from mcpagent.history.sent_messages import LeftOut
-from mcpagent.journal.sessions.kept import KeptSession
+from mcpagent.history.sent_messages import OmittedParts
+from mcpagent.journal.sessions.loaded_session import LoadedSession
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import ConversationCompacted
 from mcpagent.values.messages import Message, Spent, ToolDefinition
@@ -21,7 +21,7 @@ from mcpagent.values.type_variables import Deps
 _MAKING = threading.Lock()
 
 
-class Session(WaysToAsk[Deps]):
+class Session(Runnable[Deps]):
     """A conversation over an agent's servers, tools and model: `agent.session()`. You can open any number at a time.
 
     A session does one run at a time; sessions do not wait for each other. A session that is not stored ends when your
@@ -61,7 +61,7 @@ class Session(WaysToAsk[Deps]):
         return self._runtime.sent_messages
 
     @property
-    def left_out(self) -> LeftOut:
+    def left_out(self) -> OmittedParts:
         """The part of `messages` that the next request does not contain."""
         return self._runtime.left_out
 
@@ -131,7 +131,7 @@ class Session(WaysToAsk[Deps]):
         """
         self._runtime.rewind(length)
 
-    def snapshot(self) -> KeptSession:
+    def snapshot(self) -> LoadedSession:
         """Return the session as a value for `mcpagent.journal.sessions.exported`; it needs no store."""
         return self._runtime.snapshot()
 
@@ -141,7 +141,7 @@ class Session(WaysToAsk[Deps]):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+    def _wait_for_answer(self, given: Callable[[], RunInput]) -> Any:
         return self._runtime._wait_for_answer(given)
 
 

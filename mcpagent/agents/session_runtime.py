@@ -15,36 +15,36 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import uuid4
 
-from mcpagent.agents.run_input import Given
-from mcpagent.agents.runnable import WaysToAsk
+from mcpagent.agents.run_input import RunInput
+from mcpagent.agents.runnable import Runnable
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.program_calls import waiting_inner
 from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.errors import AgentStateError, InputError, LimitError
 from mcpagent.history.conversation import INNER, Conversation
-from mcpagent.history.sent_messages import LeftOut, not_sent
-from mcpagent.journal.sessions.export.transcript import is_news
-from mcpagent.journal.sessions.keeping import Keeper, kept_as, restored
-from mcpagent.journal.sessions.kept import KeptSession, SessionInfo
-from mcpagent.journal.sessions.kept_outputs import KeptOutputs
+from mcpagent.history.sent_messages import OmittedParts, not_sent
+from mcpagent.journal.sessions.loaded_session import LoadedSession, SessionInfo
 from mcpagent.journal.sessions.run_ended import DurableResult, RunEnded
-from mcpagent.journal.sessions.standing import (
+from mcpagent.journal.sessions.saved_state import (
     Announced,
-    Beginning,
+    InitialValues,
     KnownTools,
-    Standing,
-    Told,
+    LastAnnounced,
+    SavedState,
     UnfinishedRun,
 )
+from mcpagent.journal.sessions.session_writer import SessionWriter, kept_as, restored
 from mcpagent.journal.sessions.store import Sessions
-from mcpagent.models.base import is_small as known_as_small
+from mcpagent.journal.sessions.stored_outputs import StoredOutputs
 from mcpagent.models.base import (
+    Model,
     runs_provider_tools,
     search_cost,
     search_problem,
     tool_limits,
 )
-from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.models.base import is_small as known_as_small
+from mcpagent.models.provider_tools.provider_tool_values import ProviderTool
 from mcpagent.prompt.builder import (
     category_lines,
     connecting_line,
@@ -58,20 +58,23 @@ from mcpagent.run.agent_run import (
     Pipeline,
     RunContext,
     RunResult,
+    RunUsage,
     SessionBudget,
-    Tally,
     current_run,
     nothing_to_keep,
 )
 from mcpagent.run.compaction.compacting import compact_now, sent_now
-from mcpagent.run.large_results.setting_aside import LargeResults
+from mcpagent.run.large_results.offloaded_results import LargeResults
 from mcpagent.run.loop import converse
-from mcpagent.run.middleware.permission_gate import waiting_calls
+from mcpagent.run.middleware.permission_gate import (
+    instructs_at_once,
+    waiting_calls,
+)
 from mcpagent.run.output.last_answer import typed_answer
 from mcpagent.run.output.output_spec import OutputSpec, spec_from_json, spec_to_json
 from mcpagent.run.run_parts import Stop
 from mcpagent.tool_search.announcements import announce
-from mcpagent.tool_search.catalog import Catalog, Listing, Naming
+from mcpagent.tool_search.catalog import Catalog, Listing, NameTable
 from mcpagent.tool_search.catalog_snapshot import listing_as_begun, told_last
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
@@ -114,7 +117,7 @@ NOT_ANSWERED = "This call waited for an approval or an answer that was not given
 BUSY = "this session is answering already; await that answer first, or use another one: agent.session()"
 
 
-class SessionRuntime(WaysToAsk[Deps]):
+class SessionRuntime(Runnable[Deps]):
     """The state of one conversation; `Session` is the part of it that users call.
 
     `deps` and `tool_context` are passed to tool functions, unless a run has others. `limits` are for all runs of the
@@ -177,14 +180,14 @@ class SessionRuntime(WaysToAsk[Deps]):
         tool_context: ToolContext | None = None,
         system: str = "",
         store: Sessions | None = None,
-        kept: KeptSession | None = None,
+        kept: LoadedSession | None = None,
     ) -> None:
         expect("id", id, (str, NoneType), "a text", error=InputError)
         _expect_usable(tool_context)
         if kept is not None:
             conversation, standing = restored(kept)
         else:
-            conversation, standing = Conversation(messages=messages), Standing()
+            conversation, standing = Conversation(messages=messages), SavedState()
         self._given_system = standing.beginning.given_system or system
         self.id = id or uuid4().hex
         self.deps = deps
@@ -193,7 +196,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self.shown: weakref.ref[Any] | None = None
         self._owner = owner
         self._store = store
-        self._keeper: Keeper | None = None
+        self._keeper: SessionWriter | None = None
         self._large = self._with_nothing_aside()
         self._is_given_back = False
         self.durable_run = standing.durable
@@ -209,7 +212,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         )
         self._only_asked_wait = kept is not None
         """True if open calls without an approval request were not started."""
-        self._begun: Standing | None = standing if kept is not None else None
+        self._begun: SavedState | None = standing if kept is not None else None
         self._run: AgentRun | None = None
         self._task: asyncio.Task[Any] | None = None
         self._ended = asyncio.Event()
@@ -227,7 +230,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             for problem in self.tool_context.restore_namespaces(standing.state):
                 owner.warn(f'session "{safe_line(self.id, 60)}": {problem}')
         if store is not None:
-            self._keep_in(Keeper(store, self.id, kept=kept, standing=standing))
+            self._keep_in(SessionWriter(store, self.id, kept=kept, standing=standing))
 
     def __repr__(self) -> str:
         pending = len(self.pending)
@@ -247,7 +250,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return self
 
     @in_own_loop
-    async def answer_to(self, given: Callable[[], Given]) -> Any:
+    async def answer_to(self, given: Callable[[], RunInput]) -> Any:
         """Return the answer, as `ask` and `resume` return it."""
         asked = await given().with_files()
         await self._left()
@@ -257,7 +260,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             )
 
     @in_own_loop
-    async def result_of(self, given: Callable[[], Given]) -> RunResult[Any]:
+    async def result_of(self, given: Callable[[], RunInput]) -> RunResult[Any]:
         """Return the whole result, as `run` returns it."""
         asked = await given().with_files()
         await self._left()
@@ -268,7 +271,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             )
 
     async def begin_task(
-        self, given: Callable[[], Given], listener: Emit
+        self, given: Callable[[], RunInput], listener: Emit
     ) -> tuple[asyncio.Task[RunFinished], ExitStack]:
         """Start a run whose events also go to `listener`.
 
@@ -294,14 +297,14 @@ class SessionRuntime(WaysToAsk[Deps]):
         """Abandon the run of `begin_task`: the session is idle, and its next run waits for the abandoned one to end."""
         self._run, self._leaving = None, task
 
-    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+    def _wait_for_answer(self, given: Callable[[], RunInput]) -> Any:
         return self._owner.wait_for(lambda: self.answer_to(given))
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
         return self._owner._here(work)
 
     async def _streamed(
-        self, run: AgentRun, asked: Given, running: ExitStack
+        self, run: AgentRun, asked: RunInput, running: ExitStack
     ) -> RunFinished:
         with (
             running
@@ -326,7 +329,7 @@ class SessionRuntime(WaysToAsk[Deps]):
                 "compact: calls wait for an answer; answer them first: session.resume(...)"
             )
         try:
-            with self._running(Given({})) as run:
+            with self._running(RunInput({})) as run:
                 run.tally.is_over, run.tally.pending = True, pending
                 made = None
                 with run.entered(), contextlib.suppress(Stop):
@@ -376,7 +379,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     @contextmanager
     def _running(
         self,
-        asked: Given,
+        asked: RunInput,
         *,
         parent: AgentRun | None = None,
         label: str = "",
@@ -422,10 +425,11 @@ class SessionRuntime(WaysToAsk[Deps]):
             emit=emit,
             _conversation=conversation,
         )
+        model = self._owner.model
         run = AgentRun(
             seen,
             conversation,
-            model=self._owner.model,
+            model=model,
             tools=self._tools,
             settings=options.settings,
             tool_timeout_seconds=options.tool_timeout_seconds,
@@ -437,7 +441,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             if self._keeper is not None
             else nothing_to_keep,
             begins_at=unfinished.begins_at,
-            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
+            tally=RunUsage(turns=unfinished.turns, earlier=unfinished.spent),
             budget=SessionBudget(self.limits, self._spent),
             permissions=self._owner.permissions,
             answers=given,
@@ -446,7 +450,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             state=StateChannel(context),
             hints=SMALL_MODEL_HINTS if self._is_small else NO_HINTS,
             pipeline=self._owner.pipeline,
-            provider_tools=self._provider_tools(),
+            provider_tools=self._provider_tools(model),
             large=self._large,
             asking=parent.asking if parent is not None else asyncio.Lock(),
         )
@@ -520,7 +524,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     def _with_nothing_aside(self) -> LargeResults:
         definition = self._owner.definition
         self._shelf = (
-            KeptOutputs(self._store, self.id) if self._store is not None else None
+            StoredOutputs(self._store, self.id) if self._store is not None else None
         )
         return LargeResults(
             self._shelf, definition.options.large_result_tokens, definition.bind
@@ -544,9 +548,9 @@ class SessionRuntime(WaysToAsk[Deps]):
             run, observe=observe, pipeline=Pipeline((*run.pipeline.items, observer))
         )
 
-    def _provider_tools(self) -> tuple[ProviderTool, ...]:
-        """Return the agent's provider tools if the provider of its model can run any."""
-        if runs_provider_tools(self._owner.model):
+    def _provider_tools(self, model: Model) -> tuple[ProviderTool, ...]:
+        """Return the agent's provider tools, or none if the model's provider runs no tools."""
+        if runs_provider_tools(model):
             return self._owner.definition.provider_tools
         return ()
 
@@ -584,7 +588,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             raise CallsPendingError(finished.pending)
         return typed_answer(finished, spec)
 
-    def _wanted(self, run: AgentRun, asked: Given) -> OutputSpec | None:
+    def _wanted(self, run: AgentRun, asked: RunInput) -> OutputSpec | None:
         """Check the answers to calls and return the specification of the output.
 
         Raises `InputError` for unusable answers.
@@ -677,7 +681,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         return tuple(sent_now(self._conversation).sent)
 
     @property
-    def left_out(self) -> LeftOut:
+    def left_out(self) -> OmittedParts:
         """The part of `messages` that the next request leaves out."""
         return not_sent(sent_now(self._conversation).messages)
 
@@ -790,7 +794,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._output = None
         self._only_asked_wait, self._begun, self._spent = False, None, Spent()
         if self._store is not None:
-            self._keep_in(Keeper(self._store, self.id))
+            self._keep_in(SessionWriter(self._store, self.id))
 
     def rewind(self, length: int) -> None:
         """Remove all but the first `length` messages, and with them the tools that were discovered since.
@@ -834,7 +838,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self,
         conversation: Conversation,
         after: SessionTools | None = None,
-        begun: Standing | None = None,
+        begun: SavedState | None = None,
     ) -> None:
         """`after` is the earlier state of the same conversation, `begun` its state in another process.
 
@@ -849,9 +853,10 @@ class SessionRuntime(WaysToAsk[Deps]):
             search=owner.catalogs.search.for_model(is_small=is_small),
             pinned=owner.definition.pinned,
             after=after,
-            search_cost=lambda: search_cost(owner.model),
-            limits=lambda: tool_limits(owner.model),
+            search_cost=partial(search_cost, model),
+            limits=partial(tool_limits, model),
             settle=self._settle,
+            instructs=instructs_at_once,
         )
         if after is None:
             self._large.begin(tools)
@@ -877,7 +882,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             )
             self._wants_instructions = begun.beginning.wants_instructions
 
-    def _know_anew(self, begun: Standing) -> None:
+    def _know_anew(self, begun: SavedState) -> None:
         """Restore the catalog of the session's beginning.
 
         More tools may exist by now, because servers have connected, or because a `dynamic` toolset asks in each run.
@@ -904,7 +909,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             tools.begin(self._catalog(has_begun=True))
             self._open()
 
-    def _know_as_then(self, tools: SessionTools, begun: Standing) -> None:
+    def _know_as_then(self, tools: SessionTools, begun: SavedState) -> None:
         """Restore the tools that this conversation knew; changes since then are announced before its next request."""
         now, offered, discovery = (
             tools.catalog,
@@ -938,7 +943,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             tools.listing = then
         else:
             shared = self._owner.catalogs.shared
-            known = Naming.of(
+            known = NameTable.of(
                 {}, {key: definition.name for key, definition in told.items()}, {}
             )
             self._held = Catalog(
@@ -1083,7 +1088,7 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     # -- keeping it ---------------------------------------------------------------------------------------------------
 
-    def _keep_in(self, keeper: Keeper) -> None:
+    def _keep_in(self, keeper: SessionWriter) -> None:
         self._keeper = keeper
         weakref.finalize(
             self, keeper.release
@@ -1103,7 +1108,7 @@ class SessionRuntime(WaysToAsk[Deps]):
                 self._conversation, self._standing(None), model=self._owner.model.name
             )
 
-    def _standing(self, run: AgentRun | None) -> Standing:
+    def _standing(self, run: AgentRun | None) -> SavedState:
         """Return the values that the session continues with, in this run if one is under way."""
         listing, spent, pending, unfinished = (
             self._tools.listing,
@@ -1128,15 +1133,15 @@ class SessionRuntime(WaysToAsk[Deps]):
         wanted = None
         if run is None or self._is_wanted(run):
             wanted = self._output
-        return Standing(
-            beginning=Beginning(
+        return SavedState(
+            beginning=InitialValues(
                 system=conversation.system,
                 given_system=self._given_system,
                 wants_instructions=self._wants_instructions,
                 how_found=_how_found(self._tools),
                 offered=self._offered_first,
             ),
-            told=Told(
+            told=LastAnnounced(
                 self._tools.told_of_servers(),
                 listing.connecting,
                 KnownTools(listing.tools) if self._tools.searching else None,
@@ -1158,7 +1163,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             windows={**conversation.windows},
         )
 
-    def snapshot(self) -> KeptSession:
+    def snapshot(self) -> LoadedSession:
         """All of it as a value, as a store keeps it, also without one: for `mcpagent.journal.sessions.exported`."""
         self.refresh()
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
@@ -1233,6 +1238,8 @@ def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
 
 def _last_asked(messages: Sequence[Message]) -> str:
     """Return the text of the last prompt, or ""."""
+    from mcpagent.journal.sessions.export.transcript import is_news
+
     places = range(len(messages) - 1, -1, -1)
     asked = (
         messages[at].text

@@ -6,7 +6,7 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from mcpagent.cli.help import TOP_LEVEL_HELP
+from mcpagent.cli.help import top_level_help
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         _print_and_exit(f"mcpagent {__version__}\n")
     if arguments in (["--help"], ["-h"], ["help"]):
-        _print_and_exit(TOP_LEVEL_HELP)
+        _print_and_exit(top_level_help())
     # Loading modules makes much that stays and little that goes: looking for garbage meanwhile is a tenth of the start.
     gc.set_threshold(100_000, 20, 20)
     try:

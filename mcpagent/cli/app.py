@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,8 +15,8 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from mcpagent.cli.frame import options as opt
-from mcpagent.cli.frame.error_lines import (
+from mcpagent.cli.common import options as opt
+from mcpagent.cli.common.error_lines import (
     DebugLog,
     RunLog,
     report_error,
@@ -23,8 +24,8 @@ from mcpagent.cli.frame.error_lines import (
     report_warning,
     run_log_path,
 )
-from mcpagent.cli.frame.exit_codes import ExitCode, code_of_error
-from mcpagent.cli.help import TOP_LEVEL_HELP
+from mcpagent.cli.common.exit_codes import ExitCode, code_of_error
+from mcpagent.cli.help import top_level_help
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.runs_app import Database, runs_app
@@ -38,6 +39,7 @@ from mcpagent.cli.setup_app import (
     permissions_app,
     trust_app,
 )
+from mcpagent.cli.skills_app import skills_app
 from mcpagent.cli.tools_app import tools_app
 from mcpagent.cli.trace_app import trace_app
 from mcpagent.errors import (
@@ -191,9 +193,9 @@ def _naming_the_session(options: opt.Options) -> opt.Options:
     """
     if options.resume is None:
         return options
-    from mcpagent.cli.frame.kept_sessions import store_of
+    from mcpagent.cli.common.stored_sessions import store_of
     from mcpagent.cli.screen.terminal import open_terminal
-    from mcpagent.cli.sessions_command.looking import the_one
+    from mcpagent.cli.sessions_command.sessions_shown import the_one
 
     terminal = open_terminal(options.color)
     return replace(
@@ -204,7 +206,7 @@ def _naming_the_session(options: opt.Options) -> opt.Options:
 
 def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
     """Answer the question, together with the files and the piped text."""
-    from mcpagent.cli.frame.configuration import link_lines
+    from mcpagent.cli.common.configuration import link_lines
     from mcpagent.cli.oneshot.headless import ask_once
     from mcpagent.cli.oneshot.prompts import joined_prompt, piped_text
     from mcpagent.cli.screen.terminal import open_terminal, put
@@ -248,6 +250,7 @@ for _command in (ask, chat, demo):
     app.command()(_command)
 app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
+app.add_typer(skills_app, name="skills")
 app.add_typer(cards_app, name="cards")
 app.command()(worker)
 app.add_typer(runs_app, name="runs")
@@ -340,8 +343,8 @@ def _help_page(command: Any, routed: Sequence[str], *, whole: bool) -> str:
     if path:
         return command_page(named, " ".join(("mcpagent", *path)), None, whole=whole)
     if whole:
-        return f"{TOP_LEVEL_HELP}\n{every_option(command)}"
-    return TOP_LEVEL_HELP
+        return f"{top_level_help()}\n{every_option(command)}"
+    return top_level_help()
 
 
 def _close_own_folders() -> None:
@@ -356,11 +359,18 @@ def _close_own_folders() -> None:
 
 def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
     """Return the defaults of `config.toml`. Commands about those files run without them, and report errors."""
-    from mcpagent.cli.frame.settings import default_map, read_settings, settable
+    from mcpagent.cli.common.settings import (
+        default_map,
+        misspelt_variables,
+        read_settings,
+        settable,
+    )
 
+    for line in misspelt_variables(os.environ, command):
+        report_warning(line)
     is_about_files = routed[:1] and routed[0] in ("config", "doctor", "completion")
     try:
-        settings = read_settings(Path.cwd(), os.environ, settable(command))
+        settings = read_settings(_current_folder(), os.environ, settable(command))
     except ConfigError:
         if is_about_files:
             return {}
@@ -448,6 +458,15 @@ def _report(error: Exception, *, debug: bool) -> int:
     return code_of_error(error)
 
 
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise InputError(
+            "the current folder was deleted or moved; cd into another one"
+        ) from None
+
+
 def _usage_line(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     where = ""
@@ -460,6 +479,13 @@ def _usage_line(error: TyperException) -> str:
         and hasattr(error, "option_name")
     ):
         where = "; what the command itself takes stands after --: mcpagent mcp add NAME -- COMMAND ARGS"
+    if context is not None and context.info_name == "chat" and "extra arg" in message:
+        where = '; a chat asks for its questions itself; one answer: mcpagent -p "..."'
+    unknown = re.match(r"No such command '([^']*)'", message)
+    if context is not None and unknown is not None:
+        from mcpagent.cli.help_pages import unknown_subcommand
+
+        return unknown_subcommand(unknown[1], context.command, context.command_path)
     if context is not None and hasattr(error, "possibilities"):
         from mcpagent.cli.help_pages import unknown_flag
 

@@ -1,5 +1,9 @@
 """The top level's help, one composed screen; typer writes the pages of the commands."""
 
+from __future__ import annotations
+
+import sys
+
 TOP_LEVEL_HELP = """\
 mcpagent - an agent with any number of MCP tools: it searches, adds what it needs, and calls it
   mcpagent                                 chat (works without a key or configuration)
@@ -9,6 +13,7 @@ Commands
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
   tools list|show|search|learned|call|tokens|lint|eval|examples   the tools: what is found, costs
   mcp list|test|add|remove|enable|disable|import|logs|login|logout   your servers; do they work
+  skills list|show|lint    Agent Skills, yours and the project's
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers
   config show|path|edit    your settings and where each comes from
@@ -35,3 +40,15 @@ Options that people use (mcpagent COMMAND --help for a command, mcpagent --help 
   -o, --output FORMAT      text, json or stream-json on stdout; --json is short for json
 Every option is also a variable: MCPAGENT_MODEL for --model. --set NAME=VALUE sets what has no flag.
 """
+
+STDOUT = 1
+_INDENT = 8
+
+
+def top_level_help() -> str:
+    """Return the screen, on a narrow terminal with its lines broken at spaces."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return TOP_LEVEL_HELP
+    from mcpagent.cli.common.line_wrapping import at_words
+
+    return at_words(TOP_LEVEL_HELP, STDOUT, _INDENT)

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from mcpagent.cli.frame.error_lines import did_you_mean
-from mcpagent.cli.frame.options import (
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.options import (
     PLAIN,
     SETTING,
+    first_name,
     flags_of,
     is_listed,
     leaves,
@@ -52,6 +53,40 @@ _TRIED: Mapping[str, str] = {
 _ALSO_TYPED = {
     f"--{word}": flag for flag, words in _TRIED.items() for word in words.split()
 }
+
+
+_SUBCOMMANDS: Mapping[str, str] = {
+    "remove delete forget revoke": "rm del remove delete unset uninstall unregister forget drop clear revoke",
+    "list show": "list ls all names status",
+    "show list": "show get info describe inspect view cat open",
+    "search": "find query grep",
+    "call": "run exec invoke use",
+    "set edit add": "set add edit new create write change configure put install register update",
+    "test": "check ping probe start restart connect doctor",
+    "export": "save dump",
+    "logs": "log output",
+}
+"""Words that people try, for the commands of a group that may mean them; the first that the group has counts."""
+
+
+_RESUMES = frozenset(("resume", "continue", "load", "restore"))
+
+
+def unknown_subcommand(word: str, group: Any, path: str) -> str:
+    """Return the message about a word that is no command of a group, with the commands that it may mean."""
+    known = list(group.commands)
+    meant = [
+        next(name for name in names.split() if name in known)
+        for names, words in _SUBCOMMANDS.items()
+        if word.lower() in words.split() and not set(known).isdisjoint(names.split())
+    ]
+    if path.endswith(" sessions") and word.lower() in _RESUMES:
+        return f"no such command: {word}; did you mean mcpagent --resume ID?"
+    near = meant or get_close_matches(word.lower(), known, n=2)
+    hint = f"see {path} --help"
+    if near:
+        hint = did_you_mean([f"{path} {name}" for name in near])
+    return f"no such command: {safe_line(word, 40)}; {hint}"
 
 
 def command_page(command: Any, path: str, width: int | None, *, whole: bool) -> str:
@@ -100,7 +135,7 @@ def every_option(command: Any) -> str:
     for path, leaf in leaves(command):
         for option in options_in(leaf):
             if not option.hidden:
-                name = option.opts[0]
+                name = first_name(option)
                 declared.setdefault(name, option)
                 where.setdefault(name, []).append(" ".join(path))
     formatter = context.make_formatter()
@@ -110,7 +145,7 @@ def every_option(command: Any) -> str:
             if bool(flags_of(option)) != is_wanted:
                 continue
             if is_wanted:
-                names, text = option.get_help_record(context)
+                names, text = _without_slash(*option.get_help_record(context))
             else:
                 names, text = _setting_record(option, context)
             commands = where[name]
@@ -131,12 +166,17 @@ def _write_rows(formatter: Any, title: str, rows: Iterable[tuple[str, str]]) -> 
 
 def _records(params: Sequence[Any], context: Any) -> list[tuple[str, str]]:
     records = [item.get_help_record(context) for item in params]
-    return [record for record in records if record is not None]
+    return [_without_slash(*record) for record in records if record is not None]
+
+
+def _without_slash(names: str, text: str) -> tuple[str, str]:
+    """Return a row of an option; typer writes " / --no-session" for one that only turns something off."""
+    return names.removeprefix(" / "), text
 
 
 def _setting_record(option: Any, context: Any) -> tuple[str, str]:
     names, text = option.get_help_record(context)
-    name = option.opts[0].removeprefix(SETTING)
+    name = first_name(option).removeprefix(SETTING)
     _, _, metavar = names.removeprefix(SETTING).partition(" ")
     return f"{name}={metavar or 'true'}", text
 
@@ -151,10 +191,11 @@ def unknown_flag(flag: str, command: Any, otherwise: str) -> tuple[str, str]:
     shown = safe_line(flag, 60)
     options = [item for item in options_in(command) if not item.hidden]
     setting = flag.removeprefix("--").replace("-", "_")
-    if any(item.opts[0] == f"{SETTING}{setting}" for item in options):
+    if any(first_name(item) == f"{SETTING}{setting}" for item in options):
         fix = f"write --set {setting}=VALUE, or {setting} = VALUE in config.toml"
         return f"{shown} is a setting", f"; {fix}"
     flags = {name for item in options for name in flags_of(item) if name[:2] == "--"}
+    flags |= {"--version", "--help"}  # of each command, and of the program itself
     meant = _ALSO_TYPED.get(flag, "")
     near = [meant]
     if meant.partition(" ")[0] not in flags:

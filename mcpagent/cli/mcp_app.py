@@ -9,8 +9,9 @@ from typing import Annotated, get_args
 
 import typer
 
-from mcpagent.cli.frame import options as opt
-from mcpagent.cli.frame.options import WriteScope
+from mcpagent.cli.common import options as opt
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import WriteScope
 from mcpagent.errors import InputError
 from mcpagent.utilities.text.safe_text import safe_line
 
@@ -46,7 +47,7 @@ File = Annotated[
 ]
 
 
-@opt.command(mcp_app, "list", ["config", "server", *opt.REPORT])
+@opt.command(mcp_app, "list", ["config", "server", "openapi", *opt.REPORT])
 def mcp_list(options: opt.Options) -> int:
     """The configured servers and where each comes from; starts none."""
     from mcpagent.cli.servers.server_commands import list_servers
@@ -54,7 +55,9 @@ def mcp_list(options: opt.Options) -> int:
     return list_servers(options)
 
 
-@opt.command(mcp_app, "test", ["config", "server", "trust_project", *opt.REPORT])
+@opt.command(
+    mcp_app, "test", ["config", "server", "openapi", "trust_project", *opt.REPORT]
+)
 def mcp_test(
     options: opt.Options,
     name: Annotated[
@@ -209,7 +212,7 @@ def mcp_import(
         bool, typer.Option("--yes", "-y", help="Import without a question.")
     ] = False,
 ) -> int:
-    """Imports the servers of other MCP clients after a question; others stay. Exit code 1: none found.
+    """Imports the servers of other MCP clients after a question; others stay. Exit code 1: nothing to import.
 
     Keys that are written out there are kept in the system keyring, or in files that only you can read.
     """
@@ -219,7 +222,7 @@ def mcp_import(
     )
 
     clients = clients_named(source or ())
-    return import_servers(
+    code = import_servers(
         options,
         clients,
         scope,
@@ -228,6 +231,9 @@ def mcp_import(
         plain_secrets=plain_secrets,
         agreed=_agreed if not yes else lambda _: True,
     )
+    if dry_run:  # a look that finds nothing has not failed
+        return ExitCode.OK
+    return code
 
 
 def _agreed(question: str) -> bool:
@@ -243,7 +249,7 @@ def _agreed(question: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-@opt.command(mcp_app, "logs", ["config", "server", *opt.QUIET])
+@opt.command(mcp_app, "logs", ["config", "server", "openapi", *opt.QUIET])
 def mcp_logs(
     options: opt.Options,
     name: Name,
@@ -267,7 +273,15 @@ def mcp_logs(
 @opt.command(
     mcp_app,
     "login",
-    ["client_id", "redirect_port", "config", "server", "trust_project", *opt.QUIET],
+    [
+        "client_id",
+        "redirect_port",
+        "device_code",
+        "config",
+        "server",
+        "trust_project",
+        *opt.QUIET,
+    ],
 )
 def mcp_login(
     options: opt.Options,
@@ -284,11 +298,20 @@ def mcp_login(
     from mcpagent.cli.servers.login_commands import Login, log_in
 
     return log_in(
-        Login(name, not no_browser, options.client_id, options.redirect_port), options
+        Login(
+            name,
+            not no_browser,
+            options.client_id,
+            options.redirect_port,
+            by_code=options.device_code,
+        ),
+        options,
     )
 
 
-@opt.command(mcp_app, "logout", ["config", "server", *opt.QUIET])
+@opt.command(
+    mcp_app, "logout", ["config", "server", "openapi", "trust_project", *opt.QUIET]
+)
 def mcp_logout(
     options: opt.Options,
     name: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -26,11 +27,23 @@ _TRIED: Mapping[str, str] = {
     "tools show NAME": "show",
     'tools search "..."': "search find",
     "--version": "version",
+    "-m PROVIDER:MODEL": "model models",
+    "keys set anthropic": "key auth",
+    "sessions export ID": "export",
+    "permissions list": "permission approvals",
+    "config show": "settings setting",
 }
 ALSO_TYPED: Mapping[str, str] = {
     word: meant for meant, words in _TRIED.items() for word in words.split()
 }
 """Words people try, and what does it here."""
+
+
+ALIKE, MISSPELT = 0.73, 0.85
+"""Likeness (`difflib`) from which a word may mean a command, and from which the first word of a sentence may."""
+
+SENTENCE = 3
+"""Further words from which the arguments are rather a question than a command."""
 
 
 class UnknownCommandError(Exception):
@@ -56,8 +69,9 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     """Return the arguments with the command first: options may precede it.
 
     A text with white space, or any text with -p, is a question. Raises `UnknownCommandError` for another word that is
-    no command, so that a typo is never sent to a model.
+    no command, so that a typo is never sent to a model, and for a `--server` whose command is not in quotes.
     """
+    _expect_whole_servers(arguments, grammar.options)
     arguments = _with_values(arguments, grammar.may_be_bare)
     first, flags = _read(arguments, grammar.value_options)
     given = list(arguments)
@@ -88,7 +102,41 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
             "chat",
             *given,
         ]  # a mistyped option, whose value this word may be: the parser reports it
-    raise UnknownCommandError(_unknown(word, grammar.commands))
+    raise UnknownCommandError(_unknown(word, after, grammar.commands))
+
+
+def _expect_whole_servers(arguments: Sequence[str], options: Collection[str]) -> None:
+    """Raise `UnknownCommandError` for `--server NAME=python server.py`: the rest would become arguments of ours."""
+    for at, word in enumerate(arguments):
+        flag, _, given = word.partition("=")
+        rest = list(arguments[at + 1 :])
+        if word == "--":
+            return
+        if flag != "--server":
+            continue
+        if word == flag:
+            given = rest.pop(0) if rest else ""
+        name, _, command = given.partition("=")
+        words = _words_of_command(rest, options)
+        from mcpagent.permissions.trust.launches import only_runs_others
+
+        if words and only_runs_others(command):
+            whole = shlex.quote(" ".join([command, *map(shlex.quote, words)]))
+            raise UnknownCommandError(
+                f"--server {safe_line(name, 40)}: {command} alone is no server; put its whole command in quotes: "
+                f"--server {safe_line(f'{name}={whole}', 200)}"
+            )
+
+
+def _words_of_command(words: Sequence[str], options: Collection[str]) -> list[str]:
+    """Return the first words that can belong to a server's command: up to one of our long options, or a question."""
+    taken: list[str] = []
+    for word in words:
+        is_ours = word.startswith("--") and word.partition("=")[0] in options
+        if is_ours or any(map(str.isspace, word)):
+            break
+        taken.append(word)
+    return taken
 
 
 def _with_values(arguments: Sequence[str], may_be_bare: Mapping[str, str]) -> list[str]:
@@ -139,7 +187,10 @@ def _read(
 
 
 def _options_in(word: str, value_options: Collection[str]) -> tuple[set[str], bool]:
-    """Return the options of `--model`, `--model=x` or `-qm`, and whether a value follows: `--model x`, `-qm x`."""
+    """Return the option names in one word, and whether the next word is the value of the last one.
+
+    `--model` and `-qm` take the next word as a value, `--model=x` does not.
+    """
     if word.startswith("--"):
         return {word.partition("=")[0]}, word in value_options
     names: set[str] = set()
@@ -150,14 +201,21 @@ def _options_in(word: str, value_options: Collection[str]) -> tuple[set[str], bo
     return names, False
 
 
-def _unknown(word: str, commands: Collection[str]) -> str:
+def _unknown(word: str, after: Sequence[str], commands: Collection[str]) -> str:
     shown = safe_line(word, 40)
-    near = get_close_matches(word.lower(), [*commands, *ALSO_TYPED])
+    question = f"a question of one word: mcpagent -p {shown}"
+    if after and not any(other.startswith("-") for other in after):
+        whole = safe_line(" ".join([word, *after]), 80)
+        question = f"a question: mcpagent -p {shlex.quote(whole)}"
+    cutoff = ALIKE if len(after) < SENTENCE else MISSPELT
+    near = get_close_matches(word.lower(), [*commands, *ALSO_TYPED], cutoff=cutoff)
     meant = [
         f"mcpagent {name}"
         for name in dict.fromkeys(ALSO_TYPED.get(name, name) for name in near)
     ]
     hint = "see mcpagent --help"
+    if len(after) >= SENTENCE and not meant:
+        return f'unknown command "{shown}"; {question}'
     if meant:
         hint = f"did you mean: {' or '.join(meant)}?"
-    return f'unknown command "{shown}"; {hint} (a question of one word: mcpagent -p {shown})'
+    return f'unknown command "{shown}"; {hint} ({question})'

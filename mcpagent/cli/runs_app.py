@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mcpagent.cli.frame import options as opt
+from mcpagent.cli.common import options as opt
 
 runs_app = typer.Typer(
     help="Durable runs: what became of them; ending and deleting them.", **opt.PLAIN

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from mcpagent.cli.frame import options as opt
+from mcpagent.cli.common import options as opt
+from mcpagent.errors import InputError
+from mcpagent.utilities.text.safe_text import safe_line
 
 sessions_app = typer.Typer(
     help="Kept conversations: look, search, hand on, tidy up.", **opt.PLAIN
@@ -22,14 +25,31 @@ Which = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Without a question.")]
 Form: TypeAlias = Literal["md", "json", "html"]
+_FORM_OF_SUFFIX: Mapping[str, Form] = {
+    "": "md",
+    ".md": "md",
+    ".markdown": "md",
+    ".txt": "md",
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+}
 
 
 def _form_of(file: Path | None) -> Form:
-    """Return the format that the name of a file ends with; md without one."""
-    suffixes: dict[str, Form] = {".json": "json", ".html": "html", ".htm": "html"}
+    """Return the export format for a file by its suffix; "md" if there is no file.
+
+    Raises `InputError` for a suffix of no export format.
+    """
     if file is None:
         return "md"
-    return suffixes.get(file.suffix.lower(), "md")
+    form = _FORM_OF_SUFFIX.get(file.suffix.lower())
+    if form is None:
+        raise InputError(
+            f"{safe_line(str(file), 200)}: no format {safe_line(file.suffix, 20)}; name a .md, .txt, .json or .html "
+            "file, or the format with -o"
+        )
+    return form
 
 
 _LOOKS = ("session_db", *opt.REPORT)
@@ -52,7 +72,7 @@ def sessions_list(
     ] = 50,
 ) -> int:
     """The kept conversations, the one used last first: title, when, folder, model, turns, cost."""
-    from mcpagent.cli.sessions_command.looking import list_sessions
+    from mcpagent.cli.sessions_command.sessions_shown import list_sessions
 
     return list_sessions(options, " ".join(words or ()), limit, here=here)
 
@@ -60,7 +80,7 @@ def sessions_list(
 @opt.command(sessions_app, "show", _LOOKS)
 def sessions_show(options: opt.Options, session: Which) -> int:
     """What was asked and answered in one, what was called, and how to go on with it."""
-    from mcpagent.cli.sessions_command.looking import show_session
+    from mcpagent.cli.sessions_command.sessions_shown import show_session
 
     return show_session(options, session)
 
@@ -78,8 +98,8 @@ def sessions_search(
         ),
     ] = 20,
 ) -> int:
-    """Searches all that was said, by you and by models. Exit code 1: nothing was found."""
-    from mcpagent.cli.sessions_command.looking import search_sessions
+    """Searches the messages, yours and those of models. Exit code 1: nothing was found."""
+    from mcpagent.cli.sessions_command.sessions_shown import search_sessions
 
     return search_sessions(options, " ".join(words), limit)
 
@@ -92,7 +112,7 @@ def sessions_export(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="A new file, readable by you only: .md, .json or .html. Default: stdout.",
+            help="A new file, readable by you only: .md or .txt (Markdown), .json, .html. Default: stdout.",
         ),
     ] = None,
     form: Annotated[
@@ -106,7 +126,7 @@ def sessions_export(
     ] = None,
 ) -> int:
     """Write one as Markdown, JSON or HTML, to read or pass on."""
-    from mcpagent.cli.sessions_command.changing import export_session
+    from mcpagent.cli.sessions_command.sessions_changed import export_session
 
     return export_session(options, session, form or _form_of(to), to)
 
@@ -121,7 +141,7 @@ def sessions_fork(
     ] = None,
 ) -> int:
     """Copies one, also while it is open elsewhere: the copy goes on by itself."""
-    from mcpagent.cli.sessions_command.changing import fork_session
+    from mcpagent.cli.sessions_command.sessions_changed import fork_session
 
     return fork_session(options, session, " ".join(title or ()))
 
@@ -136,7 +156,7 @@ def sessions_rename(
     ],
 ) -> int:
     """Gives one another title."""
-    from mcpagent.cli.sessions_command.changing import rename_session
+    from mcpagent.cli.sessions_command.sessions_changed import rename_session
 
     return rename_session(options, session, " ".join(title))
 
@@ -144,7 +164,7 @@ def sessions_rename(
 @opt.command(sessions_app, "delete", _CHANGES)
 def sessions_delete(options: opt.Options, session: Which, yes: Yes = False) -> int:
     """Forgets one for good, after a question."""
-    from mcpagent.cli.sessions_command.changing import delete_session
+    from mcpagent.cli.sessions_command.sessions_changed import delete_session
 
     return delete_session(options, session, yes=yes)
 
@@ -159,7 +179,7 @@ def sessions_prune(
     yes: Yes = False,
 ) -> int:
     """Forgets those that nobody used for long, after a question."""
-    from mcpagent.cli.sessions_command.changing import prune_sessions
+    from mcpagent.cli.sessions_command.sessions_changed import prune_sessions
 
     return prune_sessions(options, older_than, yes=yes)
 
@@ -167,6 +187,6 @@ def sessions_prune(
 @opt.command(sessions_app, "doctor", _LOOKS)
 def sessions_doctor(options: opt.Options) -> int:
     """Whether the store is whole and can be written. Exit code 8: it is not."""
-    from mcpagent.cli.sessions_command.looking import check_store
+    from mcpagent.cli.sessions_command.sessions_shown import check_store
 
     return check_store(options)

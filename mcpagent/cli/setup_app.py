@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from mcpagent.cli.frame import options as opt
+from mcpagent.cli.common import options as opt
 
 config_app = typer.Typer(
     help="Your settings: what counts, where it comes from, where it is.", **opt.PLAIN
@@ -31,7 +31,17 @@ KeyName = Annotated[
 ]
 
 
-@opt.taking(["model", "config", "server", "trust_project", "server_wait", *opt.REPORT])
+@opt.taking(
+    [
+        "model",
+        "config",
+        "server",
+        "openapi",
+        "trust_project",
+        "server_wait",
+        *opt.REPORT,
+    ]
+)
 def doctor(
     options: opt.Options,
     context: typer.Context,
@@ -88,7 +98,7 @@ def config_path(
         ),
     ] = None,
 ) -> int:
-    """Where files are: one path, or all with their names."""
+    """Print where mcpagent keeps its files: one path, or all of them with names."""
     from mcpagent.cli.setup.config_commands import print_path
 
     return print_path(options, what)
@@ -114,7 +124,7 @@ def config_edit(
 @opt.command(keys_app, "list", opt.REPORT)
 def keys_list(options: opt.Options) -> int:
     """The names of the keys that are set, and where each is kept; reads none of them."""
-    from mcpagent.cli.may_run.key_commands import list_keys
+    from mcpagent.cli.approvals.key_commands import list_keys
 
     return list_keys(options)
 
@@ -127,7 +137,7 @@ def keys_set(
 ) -> int:
     """Keeps a key: typed unseen, or read from stdin. Used when the environment lacks the variable, and as
     ${keyring:NAME} in a server's configuration."""
-    from mcpagent.cli.may_run.key_commands import refuse_value, set_key
+    from mcpagent.cli.approvals.key_commands import refuse_value, set_key
 
     if value:
         refuse_value(name)
@@ -148,7 +158,7 @@ def keys_move(
 @opt.command(keys_app, "remove", opt.QUIET)
 def keys_remove(options: opt.Options, name: KeyName) -> int:
     """Forgets a key."""
-    from mcpagent.cli.may_run.key_commands import remove_key
+    from mcpagent.cli.approvals.key_commands import remove_key
 
     return remove_key(name, options)
 
@@ -156,7 +166,7 @@ def keys_remove(options: opt.Options, name: KeyName) -> int:
 @opt.command(permissions_app, "list", opt.REPORT)
 def permissions_list(options: opt.Options) -> int:
     """The tools and servers that run without a question since you answered "always"."""
-    from mcpagent.cli.may_run.approval_commands import list_approvals
+    from mcpagent.cli.approvals.approval_commands import list_approvals
 
     return list_approvals(options)
 
@@ -172,7 +182,7 @@ def permissions_forget(
     ],
 ) -> int:
     """Takes an "always" back: the next call is asked about again."""
-    from mcpagent.cli.may_run.approval_commands import forget_approvals
+    from mcpagent.cli.approvals.approval_commands import forget_approvals
 
     return forget_approvals(pattern, options)
 
@@ -196,8 +206,8 @@ def permissions_explain(
 
 @opt.command(trust_app, "list", opt.REPORT)
 def trust_list(options: opt.Options) -> int:
-    """The files that you agreed to use, and the servers in them."""
-    from mcpagent.cli.may_run.trust_commands import list_consents
+    """List the files that you agreed to use, and the servers in them."""
+    from mcpagent.cli.approvals.trust_commands import list_consents
 
     return list_consents(options)
 
@@ -205,7 +215,7 @@ def trust_list(options: opt.Options) -> int:
 @opt.command(trust_app, "show", ["model", *opt.REPORT])
 def trust_show(options: opt.Options) -> int:
     """Shows what this project starts, reads and sends, whether you agreed, and the changes of others since."""
-    from mcpagent.cli.may_run.trust_commands import show_consent
+    from mcpagent.cli.approvals.trust_commands import show_consent
 
     return show_consent(options)
 
@@ -215,13 +225,16 @@ def trust_revoke(
     options: opt.Options,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Default: all of this project."),
+        typer.Argument(
+            metavar="FILE", help="Default: all of this project, after a question."
+        ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Without a question.")] = False,
 ) -> int:
     """Takes your consent back: the next use asks again."""
-    from mcpagent.cli.may_run.trust_commands import revoke_consent
+    from mcpagent.cli.approvals.trust_commands import revoke_consent
 
-    return revoke_consent(options, file)
+    return revoke_consent(options, file, yes=yes)
 
 
 @opt.command(cards_app, "check", opt.REPORT)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from mcpagent.cli.frame import options as opt
+from mcpagent.cli.common import options as opt
 
 tools_app = typer.Typer(
     help="The tools of your servers, and what a search finds.", **opt.PLAIN
@@ -162,7 +162,17 @@ def tools_learned(
 
 
 @opt.command(
-    tools_app, "call", ["timeout", "config", "server", "trust_project", *opt.REPORT]
+    tools_app,
+    "call",
+    [
+        "timeout",
+        "config",
+        "server",
+        "openapi",
+        "trust_project",
+        "trust_changes",
+        *opt.REPORT,
+    ],
 )
 def tools_call(
     options: opt.Options,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mcpagent.cli.frame import options as opt
+from mcpagent.cli.common import options as opt
 
 trace_app = typer.Typer(
     help="What runs did, from a kept session or a recording.", **opt.PLAIN

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import importlib.metadata
 import json
 import os
 import re
@@ -139,7 +138,10 @@ class Memory:
     _parts: dict[str, _Part] = field(default_factory=_no_parts)
 
     def remember(self, source: str) -> None:
-        """Another program, or a part of one, that ran. Of the oldest only what they left is known, once it is much."""
+        """Add the source of a program that ran, or of a part of one.
+
+        Above `MAX_CONTEXT` characters, the oldest sources are reduced to imports and the names of variables.
+        """
         if source.strip():
             context = [*self.context, source]
         else:
@@ -490,8 +492,10 @@ def _signature(key: bytes, session: str, name: str, text: str) -> str:
 @cache
 def interpreter_version() -> str:
     """Return the version of the interpreter: another one does not load its bytes."""
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version("pydantic-monty")
+    from importlib.metadata import PackageNotFoundError, version
+
+    with suppress(PackageNotFoundError):
+        return version("pydantic-monty")
     return ""
 
 

@@ -36,10 +36,8 @@ from mcpagent.values.messages import (
     ToolCall,
     ToolKey,
     ToolResult,
-    ToolsChanged,
-    ToolsShown,
 )
-from mcpagent.values.tools import Tool, ToolOutput
+from mcpagent.values.tools import Tool, ToolChange, ToolOutput
 
 MAX_RESULT_SHARE = 2**18
 """Characters of a call's result for each megabyte of the sandbox; parsing it takes several times as much memory."""
@@ -84,9 +82,7 @@ class Job:
     sandbox: Sandbox
     program: Program
     calls: int = 0
-    changes: list[ToolsShown | ToolsChanged] = field(
-        default_factory=list[ToolsShown | ToolsChanged]
-    )
+    changes: list[ToolChange] = field(default_factory=list[ToolChange])
     blocks: list[BinaryBlock] = field(default_factory=list[BinaryBlock])
     before: str = ""
     """Output from before the program was suspended; it precedes the output of this sandbox."""

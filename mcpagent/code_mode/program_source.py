@@ -325,7 +325,7 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _offsets(source: str) -> list[int]:
-    """Return the byte offset of each line, and the offset of a line after the last."""
+    """Return the byte offset of each line in the source; the last item is the offset after the last line."""
     return [0, *accumulate(len(line) + 1 for line in source.encode().split(b"\n"))]
 
 

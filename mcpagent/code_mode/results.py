@@ -7,7 +7,7 @@ from typing import Any
 
 from mcpagent.code_mode.importable import is_wrapped
 from mcpagent.code_mode.stubs import plain_words
-from mcpagent.history.intake.file_words import file_line
+from mcpagent.history.intake.file_descriptions import file_line
 from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import Audio, Document, Image, Text, ToolErrorKind
@@ -46,7 +46,7 @@ def value_text(tool: Tool, output: ToolOutput) -> str:
         return text
     steps = (
         text[start : start + _STEP] for start in range(0, len(text), _STEP)
-    )  # which let other threads run
+    )  # in steps, so that other threads can run in between
     return "".join(step.encode("utf-8", "replace").decode() for step in steps)
 
 

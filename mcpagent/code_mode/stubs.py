@@ -203,7 +203,7 @@ class _Types:
         for key in _BRANCHES[1:]:
             if isinstance(branches := schema.get(key), list):
                 if "properties" in schema or schema.get("type") == "object":
-                    break  # its branches say more of an object that is described already
+                    break  # `_of_kind` describes an object; branches only add to it
                 return self._union(
                     [
                         self.of(branch, hint, depth + 1)

@@ -14,7 +14,7 @@ from mcpagent.config.jsonc import Span, ValuePath, blank_extras, value_spans
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.filesystem.bounded_files import (
     MAX_FILE_BYTES,
-    LargerError,
+    FileTooLargeError,
     read_bounded,
 )
 from mcpagent.utilities.text.safe_text import safe_line
@@ -74,7 +74,7 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
         raise ConfigError(
             f"{label}: is a directory; give the JSON file inside it"
         ) from None
-    except LargerError as error:
+    except FileTooLargeError as error:
         raise ConfigError(
             f"{label}: {error.strerror}; this cannot be a configuration"
         ) from None
@@ -98,16 +98,18 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
 
 def _near_file(path: Path) -> str:
     try:
-        names = [
-            entry.name for entry in path.parent.iterdir() if entry.suffix == ".json"
-        ]
+        names = {
+            entry.stem: entry.name
+            for entry in path.parent.iterdir()
+            if entry.suffix == ".json"
+        }
     except OSError:
         if not path.parent.exists():
             return f' (the folder "{path.parent}" does not exist)'
         return ""
-    near = get_close_matches(path.name, names, n=1, cutoff=0.6)
+    near = get_close_matches(path.stem, names, n=1, cutoff=0.6)
     if near:
-        return f'; did you mean "{near[0]}"?'
+        return f' (did you mean "{names[near[0]]}"?)'
     return ""
 
 

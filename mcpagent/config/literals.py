@@ -10,7 +10,7 @@ from typing import Any
 
 from mcpagent.config.spellings import KEYS
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.utilities.text.secret_shapes import COMPILED
+from mcpagent.utilities.text.secret_shapes import SHAPES, shape_pattern
 from mcpagent.utilities.text.secrets import (
     named_words,
     secrets_in_server_address,
@@ -40,7 +40,7 @@ class LiteralSecret:
 
 
 def literal_secrets(entry: Mapping[str, Any]) -> list[LiteralSecret]:
-    """Return the secrets in an unexpanded entry; a reference such as `${TOKEN}` is not a secret."""
+    """Return the secrets that an entry contains in plain text; a reference such as `${TOKEN}` is not one."""
     return [
         *_of_objects(entry),
         *_of_arguments(entry.get("args")),
@@ -99,8 +99,9 @@ def _places_in(address: str) -> list[tuple[int, int]]:
     """Return start and length of each secret in an address."""
     values = sorted(set(secrets_in_server_address(address)), key=len, reverse=True)
     spans = [(address.find(value), len(value)) for value in values]
-    for _, shape in COMPILED:
-        found = [(match.end(1), match.end()) for match in shape.finditer(address)]
+    for shape in SHAPES:
+        matches = shape_pattern(shape).finditer(address)
+        found = [(match.end(1), match.end()) for match in matches]
         spans += [(start, end - start) for start, end in found]
     places: list[tuple[int, int]] = []
     for start, length in spans:

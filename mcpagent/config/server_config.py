@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from mcpagent.utilities.python.argument_checks import expect, expect_fields
 from mcpagent.utilities.text.secrets import (
     Secret,
+    SecretMapping,
     hide,
     named_words,
     revealed,
@@ -104,31 +105,10 @@ _SECRET_HEADERS = frozenset(
 )
 
 
-class FileEntry(Mapping[str, Any]):
-    """An entry as its file has it, with literal secrets: `repr` shows its keys, and pickle leaves the values out."""
+class FileEntry(SecretMapping):
+    """An entry as its file has it, with literal secrets."""
 
-    __slots__ = ("_values",)
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return f"FileEntry({', '.join(self)})"
-
-    def __deepcopy__(self, _: Any) -> FileEntry:
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FileEntry, ({},)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +124,20 @@ class ServerConfig:
     literal credential, or is the value of an Authorization, Cookie or X-API-Key header. Literal credentials are hidden
     in all that is shown or stored (`mcpagent.utilities.text.secrets`).
 
+    `keeps_running`: processes that a server started stay if it exits by itself when it is closed.
+
     `eager`: a server with cached lists is started in the background, not by its first call. `safe_to_repeat` are globs
     of tools that may run twice. With `trust_hints`, mcpagent also believes the server's hints about tools that may be
     repeated or only read. `approval` is a list of (glob of tools, approval of their calls), see
-    `mcpagent.permissions.rules`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
+    `mcpagent.permissions.decision`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
     (estimated) above which a result is offloaded: for all tools, or by globs; 0 is never, None is the agent's own
     threshold. `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`:
     the server may request answers of the agent's model. `roots`: the absolute folders reported to the server.
     `sign_in`: the sign-in to a remote server.
+
+    With `openapi`, the server is an HTTP API: the path or URL of its OpenAPI document, or the document itself. `url` is
+    then the address of the API ("": as in the document). `credentials` are by the document's security schemes, or "*"
+    for any scheme: a key, a token, or `user:password`.
     """
 
     name: str
@@ -171,6 +157,7 @@ class ServerConfig:
     timeout_seconds: float = 60.0
     total_timeout_seconds: float = 300.0
     shutdown_seconds: float = 5.0
+    keeps_running: bool = False
     description: str = ""
     required: bool = False
     enabled_tools: tuple[str, ...] = ()
@@ -189,6 +176,10 @@ class ServerConfig:
     sampling: bool = False
     roots: tuple[str, ...] = ()
     sign_in: SignInConfig = field(default_factory=SignInConfig)
+    openapi: str | Mapping[str, Any] = field(default="", repr=False)
+    credentials: Mapping[str, str | Secret] = field(
+        default_factory=dict[str, str | Secret], repr=False
+    )
     source: str = ""
     scope: Scope = ""
     written: Mapping[str, Any] = field(
@@ -237,6 +228,9 @@ class ServerConfig:
             "env": {name: _held(text, name) for name, text in self.env.items()},
             "headers": {name: _held(text, name) for name, text in self.headers.items()},
             "url": _held_address(self.url),
+            "credentials": {
+                name: _concealed(text) for name, text in self.credentials.items()
+            },
             "written": FileEntry(self.written),
         }
         for name, value in held.items():
@@ -246,6 +240,11 @@ class ServerConfig:
     def address(self) -> str:
         """The URL as requests need it."""
         return revealed(self.url)
+
+    @property
+    def may_sign_in(self) -> bool:
+        """True if it is a remote server with a sign-in: each MCP server, and an HTTP API whose entry has one."""
+        return bool(self.url) and (not self.openapi or self.sign_in != SignInConfig())
 
 
 def _held(text: str | Secret, name: str = "", value: str = "") -> str | Secret:
@@ -260,6 +259,14 @@ def _held(text: str | Secret, name: str = "", value: str = "") -> str | Secret:
     if found or name.lower() in _SECRET_HEADERS or without_shapes(text) != text:
         return Secret(text)
     return text
+
+
+def _concealed(text: str | Secret) -> Secret:
+    """Return a credential as a `Secret`; a literal one is hidden from now on."""
+    if isinstance(text, Secret):
+        return text
+    hide(text)
+    return Secret(text)
 
 
 def _held_address(url: str | Secret) -> str | Secret:

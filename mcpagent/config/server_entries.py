@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,8 +40,15 @@ from mcpagent.config.variables import (
     refers_to_secret,
 )
 from mcpagent.errors import ConfigError
+from mcpagent.utilities.filesystem.git import is_ignored
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.utilities.text.secrets import Secret, hide, revealed
+from mcpagent.utilities.text.secrets import (
+    Secret,
+    hide,
+    names_a_credential,
+    revealed,
+    secrets_under,
+)
 
 MAX_MESSAGE_BYTES = 1024**3
 
@@ -75,16 +84,19 @@ def read_server(
             name, disabled=True, description=description, source=source, written=entry
         )
     command, url = reader.value("command"), reader.value("url")
-    if bool(command) == bool(url):
-        what = 'has neither "command" nor'
-        if command:
-            what = 'has both "command" and'
-        raise document.error(path, f'{what} "url"; give exactly one of them')
+    openapi = reader.openapi()
+    if problem := _target_problem(bool(command), bool(url), bool(openapi)):
+        raise document.error(path, problem)
+    if "credentials" in values and not openapi:
+        raise document.error(places["credentials"], 'is for an entry with "openapi"')
     transport = reader.transport(is_command=bool(command))
     headers = dict(reader.headers())
     sign_in, bearer = reader.sign_in(is_command=bool(command))
     if bearer:
         headers.setdefault("Authorization", bearer)
+    if openapi and not url and sign_in != SignInConfig():
+        what = 'needs "url", the address of the API that is signed in to'
+        raise document.error(places["sign_in"], what)
     if url:
         url, credentials = _checked_url(url, places.get("url", path), document)
         if credentials and any(key.lower() == "authorization" for key in headers):
@@ -112,9 +124,23 @@ def read_server(
         env=reader.environment(),
         cwd=reader.value("cwd") or (document.runs_in if command else ""),
         roots=tuple(roots),
+        openapi=openapi,
+        credentials=reader.credentials(),
         approval=tuple((glob, APPROVALS[word]) for glob, word in approval.items()),
         **found,
     )
+
+
+def _target_problem(has_command: bool, has_url: bool, has_openapi: bool) -> str:
+    """Return the problem of an entry with these targets; "" for a valid entry."""
+    if has_openapi and has_command:
+        return 'has both "command" and "openapi"; keep one of them'
+    if has_openapi or has_command != has_url:
+        return ""
+    what = 'has neither "command" nor'
+    if has_command:
+        what = 'has both "command" and'
+    return f'{what} "url"; give exactly one of them'
 
 
 def _refuse_two_timeouts(
@@ -156,6 +182,9 @@ _TEXTS = _Kind("a list of strings", _LISTS, _TEXT)
 _TEXT_OR_TEXTS = _Kind("a list of strings", (*_LISTS, str), _TEXT)
 _GLOBS = _Kind("a list of strings", (*_LISTS, bool), _TEXT)
 _TEXTS_BY_NAME = _Kind("an object of strings", (Mapping,), _TEXT)
+_TEXT_OR_TEXTS_BY_NAME = _Kind(
+    "a string, or an object of strings", (str, Mapping), _TEXT
+)
 _SECONDS = _Kind("seconds between 0.1 and 86400", (int, float), bounds=(0.1, 86_400))
 _TIMEOUT = _Kind(
     "seconds between 0.1 and 86400000", (int, float), bounds=(0.1, 86_400_000)
@@ -183,6 +212,7 @@ _SERVER_KINDS: Mapping[str, _Kind] = {
             "enabled",
             "required",
             "eager",
+            "keeps_running",
             "trust_hints",
             "elicitation",
             "sampling",
@@ -210,6 +240,8 @@ _SERVER_KINDS: Mapping[str, _Kind] = {
     "max_message_bytes": _BYTES,
     "large_result_tokens": _TOKENS_BY_TOOL,
     "approval": _WORDS,
+    "openapi": _TEXT,
+    "credentials": _TEXT_OR_TEXTS_BY_NAME,
     "sign_in": _WRITTEN_SIGN_IN,
 }
 _SIGN_IN_KINDS: Mapping[str, _Kind] = {
@@ -232,6 +264,7 @@ _AS_THEY_ARE = (
         "disabled_tools",
         "always_load",
         "eager",
+        "keeps_running",
         "safe_to_repeat",
     ),
     *(
@@ -254,6 +287,7 @@ _MAY_BE_SECRET = frozenset(
         "env",
         "url",
         "headers",
+        "credentials",
         "sign_in",
         "client_secret",
         "private_key",
@@ -314,6 +348,8 @@ class _Reader:
             quoted = ""
             if is_plain:
                 quoted = f' (write "{str(value).lower()}")'
+            elif kind is _TEXTS and isinstance(value, str):
+                quoted = f"; write {safe_line(json.dumps(_words(value)), 120)}"
             raise self.document.error(
                 place, f"expected {kind.words}, got {shown_value(value)}{quoted}"
             )
@@ -346,13 +382,13 @@ class _Reader:
         Raises `UnusableError` for a file that cannot be read: others who use the same configuration have it.
         """
         path, found = self.value("env_file"), dict[str, str | Secret]()
-        try:
-            if path:
+        if path:
+            try:
                 found |= read_env_file(Path(path))
-            else:
-                found |= {}
-        except ConfigError as error:
-            raise UnusableError(self.places["env_file"], str(error)) from None
+            except ConfigError as error:
+                raise UnusableError(self.places["env_file"], str(error)) from None
+            if is_ignored(Path(path)):
+                found = _of_the_person(found, str(self.values["env_file"]))
         return {**found, **self.value("env", {})}
 
     def headers(self) -> dict[str, str | Secret]:
@@ -377,6 +413,20 @@ class _Reader:
                         place, f"{kind} at position {position}; remove it"
                     )
         return headers
+
+    def openapi(self) -> str:
+        """Return the URL of the document, or its absolute path."""
+        source: str = self.value("openapi")
+        if not source or source.lower().startswith(("http://", "https://")):
+            return source
+        return os.path.abspath(self.document.folder / Path(source).expanduser())
+
+    def credentials(self) -> dict[str, str | Secret]:
+        """Return the credentials by security scheme; a single text is for any scheme."""
+        given = self.value("credentials", {})
+        if isinstance(given, Mapping):
+            return dict(given)
+        return {"*": given}
 
     def transport(self, *, is_command: bool) -> TransportName:
         value = self.value("transport")
@@ -444,6 +494,21 @@ class _Reader:
         return found
 
 
+def _of_the_person(
+    found: Mapping[str, str | Secret], file: str
+) -> dict[str, str | Secret]:
+    """Return the variables of a file that git ignores: credentials are shown by their names.
+
+    Others are shown in full, since somebody else may have written the file: `NODE_OPTIONS` decides what runs.
+    """
+    variables = dict(found)
+    for name, value in found.items():
+        hide(*secrets_under(name, revealed(value)))
+        if names_a_credential(name):
+            variables[name] = Secret(revealed(value), f"(in {file})")
+    return variables
+
+
 def _all_revealed(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _all_revealed(item) for name, item in value.items()}
@@ -460,6 +525,14 @@ def _bearer_origin(token: str | Secret) -> str:
     return ""
 
 
+def _words(text: str) -> list[str]:
+    """Return the words of a command line, in its quotes; the text itself if a quote is open."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return [text]
+
+
 def _checked_url(
     given: str | Secret, path: ValuePath, document: ConfigDocument
 ) -> tuple[str | Secret, str | Secret]:
@@ -473,9 +546,10 @@ def _checked_url(
     if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url):
         raise document.error(path, "contains a space or control character; remove it")
     if "://" not in url:
-        raise document.error(
-            path, f"write http://{safe_line(url.rpartition('@')[2], 80)}"
-        )
+        place = safe_line(url.rpartition("@")[2], 80)
+        if place.isdigit():
+            place = f"localhost:{place}/mcp"
+        raise document.error(path, f"write http://{place}")
     if parts.scheme not in ("http", "https"):
         raise document.error(
             path, f'only http and https URLs, got "{safe_line(parts.scheme, 20)}"'

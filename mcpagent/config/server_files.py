@@ -244,7 +244,7 @@ def server_entries(document: ConfigDocument) -> tuple[ValuePath, dict[str, Any]]
                 )
             return (key,), dict(data[key])
     if data and all(
-        isinstance(entry, Mapping) and {"command", "url"} & entry.keys()
+        isinstance(entry, Mapping) and {"command", "url", "openapi"} & entry.keys()
         for entry in data.values()
     ):
         return (), dict(data)
@@ -278,7 +278,9 @@ def _checked_values(servers: tuple[Any, ...]) -> ServersConfig:
             raise ConfigError(
                 f"mcp_config: expected ServerConfig values, got {kind_of(server)}"
             )
-        if bool(server.command) == bool(server.url) and not server.disabled:
+        is_api = bool(server.openapi) and not server.command
+        is_one = is_api or bool(server.command) != bool(server.url)
+        if not is_one and not server.disabled:
             raise ConfigError(
                 f'mcp_config: server "{server.name}": give exactly one of command and url'
             )

@@ -32,6 +32,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "timeout": ("timeout",),
     "total_timeout_seconds": ("total_timeout_seconds", "totalTimeout"),
     "shutdown_seconds": ("shutdown_seconds", "shutdownTimeout"),
+    "keeps_running": ("keeps_running", "keepsRunning"),
     "description": ("description",),
     "required": ("required",),
     "enabled_tools": (
@@ -60,6 +61,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "sampling": ("sampling",),
     "roots": ("roots",),
     "sign_in": ("sign_in", "auth", "oauth"),
+    "openapi": ("openapi",),
+    "credentials": ("credentials",),
     "era": ("era", "protocol_era", "protocolEra"),
 }
 """Our key, and the spellings under which clients write it."""

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -15,7 +15,12 @@ from mcpagent.config.config_documents import own_workspace, read_bytes
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.utilities.text.secrets import Secret, hide, names_a_credential
+from mcpagent.utilities.text.secrets import (
+    Secret,
+    hide,
+    names_a_credential,
+    secrets_under,
+)
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
 """The secret kept under a name, or None. Raises `CredentialsError` if it cannot be read."""
@@ -82,7 +87,7 @@ def expand(text: str, place: ValuePath, variables: Variables) -> str | Secret:
 
     A text with a variable of the person's environment or keyring in it is a `Secret`, whose origin has the reference.
     The value itself is hidden in all that is shown or kept if it is of the keyring, or if the variable or the field has
-    a credential's name.
+    a credential's name; so are the passwords of an address or a connection string in it.
     """
     if found := _BRACE_IN_DEFAULT.search(text):
         what = f'"{safe_line(found.group(), 60)}": a default cannot hold braces; set the variable instead'
@@ -91,14 +96,15 @@ def expand(text: str, place: ValuePath, variables: Variables) -> str | Secret:
     for match in _VARIABLE.finditer(text):
         between, value = text[start : match.start()], _value_of(match, place, variables)
         is_private = variables.place(match[1]) is None
-        if is_private and _is_credential(match[1], place):
-            hide(value)
+        if is_private:
+            hide(*_secrets_of(value, match[1], place))
         origin += (between, match.group() if is_private else value)
         expanded += (between, value)
         start = match.end()
     whole, shown = (f"{''.join(pieces)}{text[start:]}" for pieces in (expanded, origin))
     if whole == shown:
         return whole
+    hide(*secrets_under("".join(map(str, place[-1:])), whole))
     return Secret(whole, shown)
 
 
@@ -134,14 +140,23 @@ def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> s
     return value
 
 
+def _secrets_of(value: str, inside: str, place: ValuePath) -> Iterator[str]:
+    if _is_credential(inside, place):
+        yield value
+    yield from secrets_under(_name_in(inside), value)
+
+
+def _name_in(inside: str) -> str:
+    return inside.removeprefix("env:").partition(":-")[0]
+
+
 def _is_credential(inside: str, place: ValuePath) -> bool:
-    name = inside.removeprefix("env:").partition(":-")[0]
     fields = [str(step) for step in place[-2:]]
     is_header = any(field in _HEADERS for field in fields)
     return (
         inside.startswith("keyring:")
         or is_header
-        or any(map(names_a_credential, (name, *fields[-1:])))
+        or any(map(names_a_credential, (_name_in(inside), *fields[-1:])))
     )
 
 

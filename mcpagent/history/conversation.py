@@ -387,18 +387,6 @@ class Conversation:
         return self._front(place)[1] + whole - self._tokens[place]
 
     @property
-    def compacted(self) -> Compacted | None:
-        """The last compaction, also one that waits for its place in the history; None if all messages are sent."""
-        waiting = next(
-            (part for part in reversed(self._announced) if isinstance(part, Compacted)),
-            None,
-        )
-        place = self._compacted_before(len(self._messages))
-        return waiting or (
-            compacted_in(self._messages[place]) if place is not None else None
-        )
-
-    @property
     def compacted_at(self) -> int | None:
         """The place of the message that has the last `Compacted`, or None."""
         if self._compactions:
@@ -430,7 +418,7 @@ class Conversation:
         return known
 
     def compact(self, part: Compacted) -> None:
-        """Queue a compaction like an announcement, until the history has a place for it; it counts from there on.
+        """Queue a compaction until `deliver` can append it to the history. It replaces a compaction in the queue.
 
         `part.kept` counts from the end of the current messages, without an unanswered prompt.
         """

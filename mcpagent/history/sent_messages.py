@@ -42,7 +42,7 @@ def is_pinned(message: Message) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedParts:
     """The parts of a history that the model does not receive.
 
     `cut`: messages before this index are omitted, except those at the indices in `stays`. `summary` replaces them, ""
@@ -88,7 +88,7 @@ def whole_step(messages: Sequence[Message], at: int, end: int) -> set[int]:
     return set(range(first, last))
 
 
-def not_sent(messages: Sequence[Message]) -> LeftOut:
+def not_sent(messages: Sequence[Message]) -> OmittedParts:
     """Return what the last `Compacted` part of the messages leaves out."""
     for place in range(len(messages) - 1, -1, -1):
         if (part := compacted_in(messages[place])) is not None:
@@ -96,13 +96,13 @@ def not_sent(messages: Sequence[Message]) -> LeftOut:
                 cut, stays = cut_at(messages, place, part)
             else:
                 cut, stays = 0, frozenset[int]()
-            return LeftOut(
+            return OmittedParts(
                 cut,
                 stays,
                 frozenset(result.call_id for result in part.shortened),
                 part.summary,
             )
-    return LeftOut()
+    return OmittedParts()
 
 
 def front(
@@ -159,7 +159,7 @@ def moved(messages: Sequence[Message]) -> int:
 
 
 def _plain(message: Message) -> Message:
-    """Return the message without its tool changes, which the head already contains."""
+    """Return the message without its `ToolsChanged` and `ToolsShown` parts: the head has these tools already."""
     parts = tuple(
         part
         for part in message.parts

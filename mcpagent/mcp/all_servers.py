@@ -20,7 +20,7 @@ from mcpagent.mcp.lists.server_lists import (
     difference,
 )
 from mcpagent.mcp.server_options import ServerOptions, unattended_sign_in
-from mcpagent.mcp.server_status import Life, ServerStatus, still_connecting
+from mcpagent.mcp.server_status import LifeCycleState, ServerStatus, still_connecting
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Emit, Notice, ServerFailed, ServerLogged
 from mcpagent.values.tools import Tool, ToolOutput
@@ -82,7 +82,7 @@ class McpServers:
             handlers=options.handlers(config)
             if callable(options.handlers)
             else options.handlers,
-            auth=(options.auth or unattended_sign_in) if config.url else None,
+            auth=(options.auth or unattended_sign_in) if config.may_sign_in else None,
             pins=options.pins,
             allow_change=options.allow_change,
             log_folder=options.log_folder,
@@ -97,7 +97,7 @@ class McpServers:
         return [link for link in self._links.values() if link.is_known]
 
     @property
-    def lives(self) -> list[Life]:
+    def lives(self) -> list[LifeCycleState]:
         """The state of each server: the same values until something changes."""
         return [link.life for link in self._links.values()]
 

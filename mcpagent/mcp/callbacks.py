@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
-from mcp import MCPError
-from mcp.client.session import ClientRequestContext, ClientSession
+from mcp import ClientSession, MCPError
+from mcp.client import ClientRequestContext
 from pydantic import FileUrl
 
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
@@ -105,8 +105,9 @@ class _Callbacks:
                 given = await self.handlers.sample(
                     self.server, data_without_random_secrets(wanted)
                 )
-        except DismissedError:
-            return types.ErrorData(code=USER_REJECTED, message="the user declined")
+        except DismissedError as dismissed:
+            why = str(dismissed) or "the user declined"
+            return types.ErrorData(code=USER_REJECTED, message=why)
         if isinstance(given, Sampled):
             answer = given
         else:

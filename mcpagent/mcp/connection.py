@@ -12,41 +12,43 @@ import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
 from mcp import MCPError
-from mcp.client.session import ClientSession
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpagent.config import Era, ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.attempts import Attempt, Attempts, Progress, RawResult
 from mcpagent.mcp.callbacks import MAX_INPUT_ROUNDS, callbacks, with_input
 from mcpagent.mcp.connection_errors import Explainer, after_colon, is_end_of_session
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.outcomes import End, Outcome, TransportName, outcome_of
+from mcpagent.mcp.pending_requests import Attempt, Attempts, Progress, RawResult
 from mcpagent.mcp.protocol_version import agree_on_era, ask_for_news
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
-    EraError,
-    LostError,
+    ProtocolVersionError,
     RefusedError,
     RequestLimits,
+    RequestLostError,
     failure_of,
 )
+from mcpagent.mcp.sdk import SdkSession
 from mcpagent.mcp.server_notifications import ReportNews, ServerNews
 from mcpagent.mcp.tasks import (
     EXTENSION,
     HANDLE,
     FollowedTasks,
-    Peer,
+    TaskServer,
     as_task,
     takes_tasks,
 )
+from mcpagent.mcp.transports.api_server import api_streams
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Transport
 from mcpagent.mcp.transports.dispatcher import relayed
 from mcpagent.mcp.transports.remote import http_streams
@@ -55,6 +57,7 @@ from mcpagent.mcp.transports.sse import sse_streams
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.run.agent_run import current_run
 from mcpagent.run.run_parts import ServerRequest
+from mcpagent.utilities.python.worker_threads import created_beside_loop, is_large
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 from mcpagent.utilities.version import __version__
@@ -105,7 +108,7 @@ class McpConnection:
         self._allowed = handlers.methods()
         self._auth = auth
         self._environ = os.environ if environ is None else environ
-        self._session: ClientSession | None = None
+        self._session: SdkSession | None = None
         self._way: TransportName = "stdio"
         self._stdio: StdioTransport | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -187,15 +190,15 @@ class McpConnection:
         return self._stdio.spawn_seconds
 
     @property
-    def session(self) -> ClientSession:
-        """The SDK's session. Raises `LostError` if it is missing."""
+    def session(self) -> SdkSession:
+        """The SDK's session. Raises `RequestLostError` if it is missing."""
         if self._session is None or not self.usable:
             raise self._explain.lost("connect", "not_sent")
         return self._session
 
     @property
     def is_modern(self) -> bool:
-        """True if it uses the protocol of 2026-07-28 or later. Raises `LostError`."""
+        """True if it uses the protocol of 2026-07-28 or later. Raises `RequestLostError`."""
         return self.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
@@ -228,13 +231,13 @@ class McpConnection:
                 )
             ready.exception()  # marks it as seen: the opener may be gone
 
-    async def _hold(self, way: Way, ready: asyncio.Future[None]) -> None:
+    async def _hold(self, way: TransportChoice, ready: asyncio.Future[None]) -> None:
         wire = relayed(
             self._transport(way), self, self._attempts, self._tasks, self._allowed
         )
         async with (
             wire as relay,
-            ClientSession(
+            SdkSession(
                 dispatcher=relay,
                 client_info=types.Implementation(name="mcpagent", version=__version__),
                 log_level=self.config.log_level,
@@ -253,11 +256,13 @@ class McpConnection:
             self._start(self._settle_in(session))
             await self._stop.wait()
 
-    def _transport(self, way: Way) -> Transport:
+    def _transport(self, way: TransportChoice) -> Transport:
         self._way = way.transport
+        if self.config.openapi:
+            return api_streams(self.config, self.warn, auth=self._auth)
         if way.transport == "http":
             return http_streams(
-                self.config, auth=self._auth, heard=self._attempts.heard
+                self.config, self.warn, auth=self._auth, heard=self._attempts.heard
             )
         if way.transport == "sse":
             return sse_streams(self.config, auth=self._auth, heard=self._attempts.heard)
@@ -267,7 +272,7 @@ class McpConnection:
         )
         return self._stdio
 
-    async def _settle_in(self, session: ClientSession) -> None:
+    async def _settle_in(self, session: SdkSession) -> None:
         """Send settings to a server after connecting; a refusal does not make it unusable."""
         if self.is_modern:
             self._listen_anew(session)
@@ -331,7 +336,7 @@ class McpConnection:
 
         With `may_be_task`, a tool call is requested as a task if the server supports tasks. If a request that
         `is_vital` gets no answer, the server is checked for life. Raises `REQUEST_FAILURES`: `RefusedError` (the
-        server's own error), `CallTimeoutError`, `TaskError`, or `LostError`; cancelling it notifies the server.
+        server's own error), `CallTimeoutError`, `TaskError`, or `RequestLostError`; cancelling it notifies the server.
         """
         if target:
             phase = f'{request.method} "{safe_line(target, 60)}"'
@@ -355,7 +360,7 @@ class McpConnection:
                 result = attempt.whole(shown.root)
                 if HANDLE in result:
                     attempt.has_begun = True
-                    peer = Peer(
+                    peer = TaskServer(
                         self.config.name,
                         session,
                         self._allowed,
@@ -374,12 +379,14 @@ class McpConnection:
     async def list_tools_page(
         self, cursor: str | None, limits: RequestLimits
     ) -> types.ListToolsResult:
-        """Return one page of `tools/list`, through the SDK so that it has the data for later calls."""
+        """Return one page of `tools/list`; the SDK stores the data for later calls."""
         params = None
         if cursor is not None:
             params = types.PaginatedRequestParams(cursor=cursor)
-        async with self._attempt("tools/list", limits):
-            return await self.session.list_tools(params=params)
+        request = types.ListToolsRequest(params=params)
+        result = await self.request(request, limits=limits)
+        learn = partial(_learned, self.session, result, is_first=cursor is None)
+        return await created_beside_loop(learn, is_much=is_large(result["tools"]))
 
     async def subscription(self, uri: str, *, wanted: bool) -> None:
         """Start or stop reporting changes of a resource. Raises as `request` does."""
@@ -401,10 +408,10 @@ class McpConnection:
         await self.request(request, target=uri, limits=self._connect_limits)
 
     async def notify_roots_changed(self) -> None:
-        """Notify a server of before 2026 that the result of `roots/list` changed. Raises `LostError`."""
+        """Notify a server of before 2026 that the result of `roots/list` changed. Raises `RequestLostError`."""
         await self.session.send_notification(types.RootsListChangedNotification())
 
-    def _listen_anew(self, session: ClientSession) -> None:
+    def _listen_anew(self, session: SdkSession) -> None:
         if self._listening is not None:
             self._listening.cancel()
         self._listening = self._start(ask_for_news(session, tuple(self._subscribed)))
@@ -508,7 +515,7 @@ class McpConnection:
             if self._stdio is not None:
                 self._stdio.is_patient = False
             self._stop.set()
-        except LostError:
+        except RequestLostError:
             pass
 
 
@@ -518,7 +525,7 @@ def _is_cancelled() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TransportChoice:
     """A transport, and the protocol version with which the server is greeted."""
 
     transport: TransportName
@@ -532,28 +539,48 @@ class Way:
         """
         if self.transport != "stdio":
             return (
-                isinstance(failure, LostError)
+                isinstance(failure, RequestLostError)
                 and failure.http_status in _OTHER_TRANSPORT_STATUSES
             )
         if self.era != "legacy":
-            return isinstance(failure, EraError)
+            return isinstance(failure, ProtocolVersionError)
         return (
-            isinstance(failure, LostError)
+            isinstance(failure, RequestLostError)
             and failure.exit_code is not None
             and failure.outcome == "unknown"
         )
 
 
-def ways_to(config: ServerConfig, era: Era) -> list[Way]:
+def ways_to(config: ServerConfig, era: Era) -> list[TransportChoice]:
     """Return the combinations to try, at least one; `era` is the server's known protocol, "auto" if unknown."""
+    if config.openapi:
+        return [TransportChoice("http", "legacy")]
     if config.command:
-        local = [Way("stdio", "auto"), Way("stdio", "legacy")]
+        local = [TransportChoice("stdio", "auto"), TransportChoice("stdio", "legacy")]
         if era == "auto":
             return local
         return local[::-1]
     # Over HTTP the probe costs one short request, so the default is to send it.
-    http, sse = Way("http", config.era), Way("sse", "legacy")
+    http, sse = TransportChoice("http", config.era), TransportChoice("sse", "legacy")
     return {"auto": [http, sse], "sse": [sse]}.get(config.transport, [http])
+
+
+def _learned(
+    session: SdkSession, result: dict[str, Any], *, is_first: bool
+) -> types.ListToolsResult:
+    """Return a page of `tools/list`; the session stores the data for calls of its tools.
+
+    The tools are validated one by one: pydantic holds all threads until it has validated a whole list. The list is
+    emptied here, because the event loop would take tens of milliseconds to free it.
+    """
+    listed = result["tools"]
+    tools = [types.Tool.model_validate(item, by_name=False) for item in listed]
+    listed.clear()
+    page = types.ListToolsResult(tools=tools, next_cursor=result.get("nextCursor"))
+    if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        page.ttl_ms = result["ttlMs"]
+    session.learn_tools(page, is_all=is_first and page.next_cursor is None)
+    return page
 
 
 def _note_request(

@@ -13,11 +13,11 @@ from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import Outcome
 from mcpagent.mcp.request_failures import (
-    EraError,
     InvalidAnswerError,
-    LostError,
+    ProtocolVersionError,
     RefusedError,
     RequestLimits,
+    RequestLostError,
     failure_of,
 )
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
@@ -126,7 +126,9 @@ class Explainer:
             return InvalidAnswerError(what, server=self._server, phase=phase)
         if not is_open:
             kind = (
-                EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
+                ProtocolVersionError
+                if error.code == UNSUPPORTED_PROTOCOL_VERSION
+                else ServerError
             )
             what = f'server "{self._server}" refused {phase}: {message or f"error {error.code}"}'
             return kind(what, server=self._server, phase=phase)
@@ -136,11 +138,11 @@ class Explainer:
             error.error.data,
         )
 
-    def lost(self, phase: str, outcome: Outcome) -> LostError:
+    def lost(self, phase: str, outcome: Outcome) -> RequestLostError:
         """Return the connection's end as an error: the process's exit and last output, if it has a process."""
         end, tail = self.end, self.last_words
         what = str(end or self._flood or "closed the connection")
-        error = LostError(
+        error = RequestLostError(
             f'server "{self._server}" {what} during {phase}{after_colon(tail)}',
             server=self._server,
             phase=phase,
@@ -176,12 +178,12 @@ class Explainer:
 
     def _failed_request(
         self, text: str, failure: Mapping[str, Any], phase: str
-    ) -> LostError:
+    ) -> RequestLostError:
         if self.end is not None:
             lost = self.lost(phase, failure["outcome"])
         else:
             what = f'server "{self._server}" {safe_line(without_secrets(text), 400)} during {phase}'
-            lost = LostError(what, server=self._server, phase=phase)
+            lost = RequestLostError(what, server=self._server, phase=phase)
             lost.outcome = failure["outcome"]
         lost.remedy = failure.get("remedy", "")
         lost.http_status = failure.get("status")
@@ -229,8 +231,9 @@ def telling_line(lines: Sequence[str]) -> str:
         found := next((match for line in lines if (match := _NPM.match(line))), None)
     ) is not None:
         return found["words"]
-    if lines[-1].startswith("Node.js v"):
-        return next(
-            (line for line in reversed(lines) if _NODE_ERROR.match(line)), lines[-1]
-        )
+    with_words = [line for line in lines if re.search(r"[^\W\d_]", line)] or lines
+    is_dump = with_words is not lines and with_words[-1] != lines[-1]
+    if is_dump or lines[-1].startswith("Node.js v"):
+        errors = [line for line in with_words if _NODE_ERROR.search(line)]
+        return (errors or with_words)[-1]
     return lines[-1]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from mcpagent.config.server_config import ServerConfig
+from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.utilities.python.argument_checks import expect_fields
 
 Elicit: TypeAlias = Callable[
@@ -20,7 +22,10 @@ Visit: TypeAlias = Callable[[str, str, str], Awaitable[bool]]
 
 
 class DismissedError(Exception):
-    """Raised by a handler if the user dismisses the question without an answer."""
+    """Raised by a handler if the user dismisses the question without an answer.
+
+    A text is the reason for the server, if no user was asked.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,16 @@ class Handlers:
         if callable(self.roots):
             return self.roots()
         return self.roots
+
+    def within(self, config: ServerConfig) -> Handlers:
+        """Return the handlers without those that the server's entry turns off, such as `"elicitation": false`."""
+        written = {KEY_OF_SPELLING.get(key, key) for key in config.written}
+        allowed = self
+        if "elicitation" in written and not config.elicitation:
+            allowed = replace(allowed, elicit=None, visit=None)
+        if "sampling" in written and not config.sampling:
+            allowed = replace(allowed, sample=None)
+        return allowed
 
     def methods(self) -> frozenset[str]:
         """Return the server requests these answer."""

@@ -8,8 +8,8 @@
     ready ---------its connection ended------------> ready: the next call opens another, or it is failed
     any -----------close---------------------------> closed
 
-The state is a value (`Life`) that is replaced, never changed, and only by the methods under "life". Methods that open a
-connection hold the lock. Only `close` does not wait for it: it ends a connection that is being opened.
+The state is a value (`LifeCycleState`) that is replaced, never changed, and only by the methods under "life". Methods
+that open a connection hold the lock. Only `close` does not wait for it: it ends a connection that is being opened.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,24 +28,35 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.handlers import Handlers, folder_uris
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
-from mcpagent.mcp.lists.pins import AllowChange, PinStore, refusal_of_change
+from mcpagent.mcp.lists.pins import (
+    AllowChange,
+    PinStore,
+    ToolChange,
+    refusal_of_change,
+    standing_change,
+)
 from mcpagent.mcp.lists.server_lists import ServerLists, ToolsDifference, difference
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
-    LostError,
     RefusedError,
     RequestFailure,
     RequestLimits,
+    RequestLostError,
     failed_output,
     mistake_in,
 )
-from mcpagent.mcp.server_notifications import PacedNews, ServerNews
+from mcpagent.mcp.server_notifications import NotificationLimiter, ServerNews
 from mcpagent.mcp.server_options import Authenticate
-from mcpagent.mcp.server_status import Life, ServerStatus
+from mcpagent.mcp.server_status import LifeCycleState, ServerStatus
 from mcpagent.mcp.tool_rules import enabled_tools, may_be_task, may_repeat
-from mcpagent.utilities.python.worker_threads import beside_loop, imported, is_large
+from mcpagent.utilities.python.worker_threads import (
+    beside_loop,
+    created_beside_loop,
+    imported,
+    is_large,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import (
     data_without_random_secrets,
@@ -81,6 +93,25 @@ LONG_CALL_SECONDS = 10.0
 
 OnToolsChanged: TypeAlias = Callable[[ToolsDifference], None]
 OutputOf: TypeAlias = Callable[[dict[str, Any]], ToolOutput]
+
+
+_MANY = 50
+"""More tools than these are bound, compared and written in a worker thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The lists of a server as just read, its enabled tools, and the difference from the tools before."""
+
+    known: CachedServer
+    tools: tuple[Tool, ...]
+    change: ToolsDifference
+
+
+def _is_long(lists: ServerLists) -> bool:
+    return len(lists.tools) > _MANY or is_large(
+        [tool.parameters for tool in lists.tools]
+    )
 
 
 class ServerLink:
@@ -120,15 +151,15 @@ class ServerLink:
         self._environ = environ
         self._cache = cache
         self._eager = eager
-        self._handlers = handlers or Handlers()
+        self._handlers = (handlers or Handlers()).within(config)
         self._roots = (*self._handlers.root_uris(), *folder_uris(config.roots))
         self._auth = auth
         self._pins = pins
         self._allow_change = allow_change
         self._log_folder = log_folder
         self._on_tools_changed = on_tools_changed
-        self._news = PacedNews(config.name, emit)
-        self._life = Life()
+        self._news = NotificationLimiter(config.name, emit)
+        self._life = LifeCycleState()
         self._lock = asyncio.Lock()
         self._crashes = CrashLog()
         self._last_failure = ""
@@ -144,7 +175,7 @@ class ServerLink:
         return self._life.status(self.config.name, self._news.warnings)
 
     @property
-    def life(self) -> Life:
+    def life(self) -> LifeCycleState:
         """The state with its data: the same object until a value changes."""
         return self._life
 
@@ -193,18 +224,19 @@ class ServerLink:
     # --- life: nothing else replaces `_life` ---
 
     async def __aenter__(self) -> ServerLink:
-        if self._cache is None:
-            cached = None
-        else:
-            cached = self._cache.load(self.config)
+        cached = None
+        if self._cache is not None:
+            load = partial(self._cache.load, self.config)
+            is_long = self._cache.is_long(self.config)
+            cached = await created_beside_loop(load, is_much=is_long)
         if cached is None:
             await self.connected(is_entering=True)
             return self
         async with self._lock:
             self._life = replace(self._life, state="connecting", since=time.monotonic())
-            self._life = Life(
-                "cached", cached, time.monotonic(), await self._bound(cached.lists)
-            )
+            bind = partial(enabled_tools, cached.lists, self.config, self.call)
+            tools = await created_beside_loop(bind, is_much=_is_long(cached.lists))
+            self._life = LifeCycleState("cached", cached, time.monotonic(), tools)
         if self._eager or cached.is_stale:
             self._refresh_soon()
         return self
@@ -282,12 +314,11 @@ class ServerLink:
                 known=replace(self._life.known, is_modern=connection.is_modern),
             )
             if not is_ready:
-                known, tools = await self._read(connection)
+                lists = await self._read(connection)
                 if self._life.state != "connecting":
                     raise self._error("was closed while it connected", "connect")
                 self._take(
-                    known,
-                    tools,
+                    lists,
                     state="ready",
                     reason="",
                     seconds=time.monotonic() - started,
@@ -319,6 +350,8 @@ class ServerLink:
                 )
             )
         await self._subscribe_again(connection)
+        if not is_ready:
+            await self._save()
         return connection
 
     def _fail(self, failure: ServerError, seconds: float) -> None:
@@ -338,27 +371,27 @@ class ServerLink:
                 ServerFailed(self.config.name, str(failure), failure.stderr_tail)
             )
 
-    def _take(
-        self, known: CachedServer, tools: tuple[Tool, ...], **changes: Any
-    ) -> None:
-        """Store the server's current lists for the next start, and report a change."""
+    def _take(self, read: _Read, **changes: Any) -> None:
+        """Use the server's current lists, and report a change."""
         before = self._life
-        after = replace(
-            before, known=known, taken=time.monotonic(), tools=tools, **changes
+        self._life = replace(
+            before,
+            known=read.known,
+            taken=time.monotonic(),
+            tools=read.tools,
+            **changes,
         )
-        if (
-            after.definitions == before.definitions
-            and known.lists.output_schemas == before.known.lists.output_schemas
-        ):
-            after = replace(after, tools=before.tools)
-        self._life = after
-        if self._cache is not None:
-            self._cache.save(self.config, known)
-        change = difference(self.config.name, before.definitions, after.definitions)
-        if before.taken and change:
-            self._emit(Notice(safe_line(str(change), 300)))
+        if before.taken and read.change:
+            self._emit(Notice(safe_line(str(read.change), 300)))
             if self._on_tools_changed is not None:
-                self._on_tools_changed(change)
+                self._on_tools_changed(read.change)
+
+    async def _save(self) -> None:
+        """Store the server's current lists for the next start."""
+        known = self._life.known
+        if self._cache is not None:
+            save = partial(self._cache.save, self.config, known)
+            await created_beside_loop(save, is_much=_is_long(known.lists))
 
     # --- opening ---
 
@@ -379,19 +412,24 @@ class ServerLink:
             log_folder=self._log_folder,
         )
 
-    async def _read(
-        self, connection: McpConnection
-    ) -> tuple[CachedServer, tuple[Tool, ...]]:
+    async def _read(self, connection: McpConnection) -> _Read:
         from mcpagent.mcp.lists.listing import list_server
 
         known = await list_server(connection, self.config, self._news.warn)
-        return known, await self._bound(known.lists)
+        compare = partial(self._compared, known, self._life)
+        return await created_beside_loop(compare, is_much=_is_long(known.lists))
 
-    async def _bound(self, lists: ServerLists) -> tuple[Tool, ...]:
-        is_much = is_large([tool.parameters for tool in lists.tools])
-        return await beside_loop(
-            lambda: enabled_tools(lists, self.config, self.call), is_much=is_much
-        )
+    def _compared(self, known: CachedServer, before: LifeCycleState) -> _Read:
+        """Return the lists with their tools bound; equal tools stay the same objects."""
+        tools = enabled_tools(known.lists, self.config, self.call)
+        listed = [tool.definition for tool in tools]
+        change = difference(self.config.name, before.definitions, listed)
+        if (
+            listed == before.definitions
+            and known.lists.output_schemas == before.known.lists.output_schemas
+        ):
+            tools = before.tools
+        return _Read(known, tools, change)
 
     def _error(self, what: str, phase: str) -> ServerError:
         text = without_secrets(f'server "{self.config.name}" {what}')
@@ -424,7 +462,8 @@ class ServerLink:
                 is_ready = self._life.state == "ready"
                 connection = await self.connected()
                 if is_ready:  # otherwise opening it has read them
-                    self._take(*await self._read(connection))
+                    self._take(await self._read(connection))
+                    await self._save()
             except Exception as error:  # noqa: BLE001  nothing waits for it, so it must be reported
                 self._news.warn(f"its lists could not be read again: {error}")
             self._refreshed = announced
@@ -505,7 +544,7 @@ class ServerLink:
             except REQUEST_FAILURES as error:
                 may_retry = await self._fixed_after(error, connection)
                 if attempt == 2 or not (
-                    may_retry or (is_repeatable and isinstance(error, LostError))
+                    may_retry or (is_repeatable and isinstance(error, RequestLostError))
                 ):
                     return _for_model(failed_output(error, is_repeatable=is_repeatable))
         await self.lists_settled()
@@ -517,26 +556,39 @@ class ServerLink:
         self, error: RequestFailure, connection: McpConnection | None
     ) -> bool:
         """Repair the connection after a failure; return whether the request is known not to have run."""
-        if isinstance(error, RefusedError | LostError):
+        if isinstance(error, RefusedError | RequestLostError):
             self._forget_cached()
         if isinstance(error, RefusedError):
             self._refresh_soon()
-        if not isinstance(error, LostError):
+        if not isinstance(error, RequestLostError):
             return False
         if error.remedy == "session":
             await self._drop(connection)
         elif error.remedy == "lists" and connection is not None:
             with contextlib.suppress(*REQUEST_FAILURES):
-                self._take(*await self._read(connection))
+                self._take(await self._read(connection))
+                await self._save()
         return error.outcome in MAY_BE_SENT_AGAIN and error.remedy != "time"
 
-    async def _refused_change(self, definition: ToolDefinition) -> ToolOutput | None:
+    def known_change(self, definition: ToolDefinition) -> ToolChange | None:
+        """Return the change of a tool since its first use, by the lists that are known; nothing is pinned."""
+        return standing_change(
+            self._pins, self.config, definition, self._life.known.lists
+        )
+
+    async def change_of(self, definition: ToolDefinition) -> ToolChange | None:
+        """Return the change of a tool since its first use as the next call would find it; nothing is pinned."""
+        await self._read_own_list()
+        return self.known_change(definition)
+
+    async def _read_own_list(self) -> None:
+        """Connect if only cached lists are known: an old list cannot show that a tool changed."""
         if self._pins is not None and self._life.state == "cached":
-            # An old list cannot show a change: the server's own list is read first.
-            with contextlib.suppress(
-                ServerError
-            ):  # the call meets it too, and reports it
+            with contextlib.suppress(ServerError):  # the call meets and reports it
                 await self.connected()
+
+    async def _refused_change(self, definition: ToolDefinition) -> ToolOutput | None:
+        await self._read_own_list()
         lists = self._life.known.lists
         refusal = await refusal_of_change(
             self._pins,

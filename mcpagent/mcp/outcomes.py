@@ -155,7 +155,7 @@ def whose_answer(
     7 and "7" are the same. The client's requests have whole numbers as IDs, so null or "server-error" belongs to no
     request.
     """
-    from mcp.shared.dispatcher import coerce_request_id
+    from mcpagent.mcp.sdk import coerce_request_id
 
     if answer_id is None:
         return "nobody's"

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mcp_types as types
-from mcp import MCPError
-from mcp.client.session import ClientSession
-from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp import ClientSession, MCPError
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
@@ -19,6 +17,7 @@ from mcp_types.version import (
 from pydantic import ValidationError
 
 from mcpagent.config import Era
+from mcpagent.mcp.sdk import SubscriptionLost, listen
 
 
 async def agree_on_era(session: ClientSession, era: Era) -> None:

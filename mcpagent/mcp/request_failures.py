@@ -46,7 +46,7 @@ class CallTimeoutError(Exception):
     outcome: Outcome = "unknown"
 
 
-class LostError(ServerError):
+class RequestLostError(ServerError):
     """Raised if the connection failed a request. `remedy`: the action needed before repeating it."""
 
     outcome: Outcome = "unknown"
@@ -60,7 +60,7 @@ class InvalidAnswerError(ServerError):
     outcome: Outcome = "unknown"
 
 
-class EraError(ServerError):
+class ProtocolVersionError(ServerError):
     """Raised if the server refuses the protocol version it was greeted with."""
 
 
@@ -92,7 +92,8 @@ def failed_output(error: RequestFailure, *, is_repeatable: bool = False) -> Tool
         return ToolOutput.of_text(str(error), error="failed")
     is_answer = isinstance(error, InvalidAnswerError)
     may_have_run = (
-        isinstance(error, InvalidAnswerError | LostError) and error.outcome == "unknown"
+        isinstance(error, InvalidAnswerError | RequestLostError)
+        and error.outcome == "unknown"
     )
     hint = ""
     if may_have_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mcpagent.history.intake.file_words import bracketed
+from mcpagent.history.intake.file_descriptions import bracketed
 from mcpagent.utilities.python.worker_threads import json_in_steps
 from mcpagent.utilities.text.for_model import (
     fenced,
@@ -106,7 +106,10 @@ def _embedded(resource: dict[str, Any]) -> Content:
 
 
 def _file(kind: str, media_type: str, data: Any, address: Any = None) -> Content:
-    """Return a file as a part, unchecked: the content door reads its bytes. A file without data becomes a text."""
+    """Return a file of a result as a content part; one without data becomes a text.
+
+    Its type and data are not checked here: `history/intake` checks the bytes of all content.
+    """
     if address is None:
         name = ""
     else:

@@ -43,7 +43,7 @@ class ServerNews:
 ReportNews: TypeAlias = Callable[[ServerNews], None]
 
 
-class PacedNews:
+class NotificationLimiter:
     """Emits each warning once, a limited number of log messages per second, and updates of one resource together.
 
     `warnings` and `log` are the latest ones, including those that were not emitted because of the limit.

@@ -19,6 +19,7 @@ from mcpagent.utilities.python.argument_checks import (
     expect_fields,
     expect_names,
 )
+from mcpagent.utilities.python.unknown_arguments import answers_unknown_arguments
 
 if TYPE_CHECKING:
     import httpx2
@@ -34,6 +35,7 @@ STALE_SECONDS = 30 * 24 * 3600.0
 """Expired lists are still used for so long, while they are read again in the background."""
 
 
+@answers_unknown_arguments
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     """The options that all servers of one agent share; by default, nothing is stored or allowed. See also `stored`.

@@ -46,7 +46,7 @@ class ServerStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class LifeCycleState:
     """The state of a server's life cycle, with its data.
 
     `known` are the server's last lists, from the time `taken` (monotonic seconds; 0.0: never), and `tools` the enabled

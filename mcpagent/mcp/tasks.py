@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import mcp_types as types
-from mcp import MCPError
-from mcp.client.session import ClientSession
-from mcp.shared.dispatcher import ProgressFnT, as_request_id, coerce_request_id
+from mcp import ClientSession, MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpagent.mcp.attempts import RawResult
 from mcpagent.mcp.callbacks import answers_to
+from mcpagent.mcp.pending_requests import RawResult
 from mcpagent.mcp.request_failures import TaskError, failure_of
+from mcpagent.mcp.sdk import ProgressFnT, as_request_id, coerce_request_id
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
 from mcpagent.mcp.transports.open_requests import number
 from mcpagent.mcp.transports.result_repairs import repair_result
@@ -128,7 +127,7 @@ class TaskState:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class TaskServer:
     """The server `name` that runs the task, at the other end of `session`, and the handlers for its questions.
 
     `allowed` are the methods of questions that it may ask.
@@ -177,7 +176,9 @@ class FollowedTask:
     `is_over`: it has ended, or its result has arrived.
     """
 
-    def __init__(self, result: Raw, tool: str, peer: Peer, heard: ProgressFnT) -> None:
+    def __init__(
+        self, result: Raw, tool: str, peer: TaskServer, heard: ProgressFnT
+    ) -> None:
         handle = result[HANDLE]
         self.token: types.RequestId = coerce_request_id(handle["token"])
         self._is_extension: bool = handle["is_extension"]
@@ -398,7 +399,7 @@ class FollowedTasks:
         return is_heard
 
     async def result(
-        self, handle: Raw, tool: str, peer: Peer, heard: ProgressFnT
+        self, handle: Raw, tool: str, peer: TaskServer, heard: ProgressFnT
     ) -> Raw:
         """Return the result of the call with this handle. Raises as `FollowedTask.result` does.
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.mcp.lists.shown_tools import ShownTool, are_plain
-from mcpagent.permissions.rules import entry_rules, is_enabled
+from mcpagent.permissions.decision import entry_rules, is_enabled
 from mcpagent.utilities.text.globs import fits
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput

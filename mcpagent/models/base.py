@@ -17,7 +17,7 @@ from mcpagent.history.token_estimates import (
     text_tokens,
 )
 from mcpagent.models.model_settings import ModelSettings as ModelSettings
-from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.models.provider_tools.provider_tool_values import ProviderTool
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import (
@@ -244,7 +244,7 @@ def untold_tokens(
     )
 
 
-class RequestUnderWay:
+class ActiveRequest:
     """A request to a model: receives its events, and counts its usage, also if it is cut off.
 
     Usage that the provider does not report is estimated and counted separately. `sent` estimates the tokens of the
@@ -315,7 +315,7 @@ class RequestUnderWay:
         )
         return response
 
-    def __enter__(self) -> RequestUnderWay:
+    def __enter__(self) -> ActiveRequest:
         return self
 
     def __exit__(

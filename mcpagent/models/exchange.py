@@ -28,7 +28,7 @@ from mcpagent.models.failures_and_retries import (
     to_error,
 )
 from mcpagent.models.prices import dollars_for
-from mcpagent.models.provider_run.provider_calls import (
+from mcpagent.models.provider_tools.provider_calls import (
     call_events,
     calls_to_come,
     ran_unpriced,
@@ -73,7 +73,7 @@ def _unheard(delta: CallDelta) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedWay:
+class RequestVariant:
     """The form of a request: the request as written, the receiver of its events, and the reader of its answer."""
 
     request: ModelRequest
@@ -141,11 +141,11 @@ class ApiFormat(ABC):
         """Return the price of the tokens in US dollars, by the table of prices; None if it is unknown."""
         return dollars_for(usage, self.provider, self.model_name, self.target.base_url)
 
-    def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
+    def way(self, request: ModelRequest, emit: Emit) -> RequestVariant:
         """Return the form of the request, by the known traits of the server."""
-        return AskedWay(request, emit)
+        return RequestVariant(request, emit)
 
-    def learns(self, failure: Failure, way: AskedWay) -> bool:  # noqa: ARG002
+    def learns(self, failure: Failure, way: RequestVariant) -> bool:  # noqa: ARG002
         """Return whether the failure implies another form of the request, which is then used next."""
         return False
 
@@ -314,7 +314,7 @@ class Exchange:
         self._shown.restart(what)
         self._way = self._api.way(
             self._request, self._shown
-        )  # what it held back of the answer is gone with it
+        )  # a new parser, so that the failed attempt's buffered text is dropped
         self._emit(
             Notice(
                 f"{self._api.provider}: {what}; trying again in {delay:.1f} s",

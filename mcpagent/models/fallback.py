@@ -28,7 +28,7 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
-from mcpagent.models.output_modes.asked_output import told_form
+from mcpagent.models.output_modes.structured_output import told_form
 from mcpagent.models.stream_rollback import ShownDeltas
 from mcpagent.utilities.python.argument_checks import checked
 from mcpagent.values.events import Emit, Notice

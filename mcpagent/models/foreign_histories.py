@@ -17,7 +17,7 @@ from typing import Any
 
 from mcpagent.errors import InputError
 from mcpagent.history.conversation import closed, usable_history
-from mcpagent.history.intake.file_words import bracketed, file_kind
+from mcpagent.history.intake.file_descriptions import bracketed, file_kind
 from mcpagent.models.anthropic.messages_model import read_block
 from mcpagent.models.openai.openai_responses import read_item
 from mcpagent.models.provenance import SERVER_TOOLS
@@ -297,7 +297,7 @@ class _HistoryReader:
         )
 
     def _add_item(self, item: Mapping[str, Any]) -> None:
-        """Add an item of OpenAI's. The items of one answer are consecutive: a call is not a separate answer."""
+        """Add an item of OpenAI's. Adjacent items belong to one answer, so a call does not begin a new message."""
         lost = self._ids_are_lost
         self._add_answer(
             read_item(without(item, ("id",)) if lost else item), _OPENAI, goes_on=True

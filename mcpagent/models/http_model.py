@@ -37,7 +37,7 @@ from mcpagent.models.endpoints.endpoint import Endpoint, endpoint_of
 from mcpagent.models.endpoints.learned import FactValue, Learned, LearnedStore
 from mcpagent.models.endpoints.ledger import Ledger
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS
-from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
+from mcpagent.models.exchange import ApiFormat, Exchange, RequestVariant
 from mcpagent.models.failures_and_retries import (
     Failure,
     Target,
@@ -55,7 +55,7 @@ from mcpagent.models.local.loose_schemas import (
 from mcpagent.models.local.model_size import SMALL, is_of_small_size
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
-from mcpagent.models.output_modes.asked_output import (
+from mcpagent.models.output_modes.structured_output import (
     OutputWay,
     callable_in,
     demanded,
@@ -74,15 +74,15 @@ from mcpagent.models.output_modes.asked_output import (
 from mcpagent.models.prices import cached_share, known_search_cost
 from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provenance import address_of, thoughts_of, written_for
-from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
-from mcpagent.models.provider_run.provider_tool_forms import (
+from mcpagent.models.provider_tools.mcp_tokens import names_tokens, read_tokens
+from mcpagent.models.provider_tools.provider_tool_forms import (
     WrittenTools,
     beside_ours,
     refused_tools,
     written_tools,
 )
-from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.models.provider_run.stored_files import DOWNLOAD_SECONDS, from_openai
+from mcpagent.models.provider_tools.provider_tool_values import ProviderTool
+from mcpagent.models.provider_tools.stored_files import DOWNLOAD_SECONDS, from_openai
 from mcpagent.models.refusals import (
     OPTIONAL,
     longest_answer,
@@ -432,10 +432,11 @@ class HttpModel(ApiFormat):
         """True if requests go to another server than the provider's own."""
         return self._connection.is_elsewhere
 
-    def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """Return the form of the request; elsewhere, text that may be a call is shown only if it turns out to be text.
+    def way(self, request: ModelRequest, emit: Emit) -> RequestVariant:
+        """Return the form of the request, and emit one notice for each setting that the model does not support.
 
-        Emits one notice for each unsupported setting.
+        At an address other than the provider's own, a model may write a call as text. So text that may be a call is
+        shown only if it turns out to be none.
         """
         left_out = {
             **self.run_for(request).left_out,
@@ -466,22 +467,24 @@ class HttpModel(ApiFormat):
 
     def formed_way(
         self, request: ModelRequest, emit: Emit, *, can_call: bool = True
-    ) -> AskedWay:
+    ) -> RequestVariant:
         """Return the form of the request, with the output format if there is one."""
         output = request.output
         if output is None:
             if self.is_elsewhere:
                 return textual_way(request, emit)
-            return AskedWay(request, emit)
+            return RequestVariant(request, emit)
         match self.output_way(request, can_call=can_call):
             case "native":  # JSON is never a call then
-                return AskedWay(request, emit)
+                return RequestVariant(request, emit)
             case "tool":
                 return submitted_way(
-                    AskedWay(with_submit_tool(request, output), emit), emit
+                    RequestVariant(with_submit_tool(request, output), emit), emit
                 )
             case _:
-                return AskedWay(replace(told_in_words(request), output=None), emit)
+                return RequestVariant(
+                    replace(told_in_words(request), output=None), emit
+                )
 
     def read_answer(
         self, answer: Mapping[str, Any], request: ModelRequest
@@ -513,7 +516,7 @@ class HttpModel(ApiFormat):
             return with_loose_schemas(body, beyond_llamacpp)
         return body
 
-    def learns(self, failure: Failure, way: AskedWay) -> bool:
+    def learns(self, failure: Failure, way: RequestVariant) -> bool:
         """Learn from a failure; return whether to repeat the request in another form.
 
         It learns which options, tools and output formats the model refuses, and which reasoning of the history: the
@@ -555,7 +558,7 @@ class HttpModel(ApiFormat):
                 return self.learn(failure, takes_schemas=False)
         return self._asks_otherwise(failure, way.request)
 
-    def _leaves_out_files(self, failure: Failure, way: AskedWay) -> bool:
+    def _leaves_out_files(self, failure: Failure, way: RequestVariant) -> bool:
         """Return whether the failure refuses files of the history, which are described from now on."""
         messages = self._files.written(
             way.request.messages, self.accepted_files(), self.provider

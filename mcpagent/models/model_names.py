@@ -9,6 +9,7 @@ from mcpagent.models.model_settings import INSIDE
 from mcpagent.utilities.text.secrets import (
     REDACTED,
     names_a_credential,
+    secrets_under,
     without_credentials,
 )
 
@@ -55,7 +56,10 @@ def _shown_option(option: str) -> str:
     inside = next(
         (name.removeprefix(start) for start in INSIDE if name.startswith(start)), ""
     )
-    if name.startswith("header.") or (inside and names_a_credential(inside)):
+    is_private = inside and (
+        names_a_credential(inside) or any(secrets_under(inside, value))
+    )
+    if name.startswith("header.") or is_private:
         return f"{name}{equals}{REDACTED}"
     if name == "base_url":
         return f"{name}{equals}{without_credentials(value)}"

@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.python.unknown_arguments import answers_unknown_arguments
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import SecretMapping, hide, secrets_in_data
 
 ThinkingLevel: TypeAlias = Literal[
     "off", "minimal", "low", "medium", "high", "xhigh", "max"
@@ -35,6 +37,7 @@ CACHE_TTLS = ("5m", "30m", "1h", "12h", "24h", "in_memory")
 """How long a provider may keep a cached prefix: Anthropic knows 5m and 1h, OpenAI the others, by model."""
 
 
+@answers_unknown_arguments
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
     """The settings of every request; None or an empty value leaves the provider's default.
@@ -46,13 +49,14 @@ class ModelSettings:
     call that is demanded is demanded of the first answer to a question, since the run would have no end otherwise.
     `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`. `timeout_seconds` is the longest wait for
     the next byte. `headers` go out with each request. `extra` is merged into the request body last, for further
-    features of a provider; its `tools`, which the provider runs, precede all others. `profile` selects the behaviour
+    features of a provider; its `tools`, which the provider runs, precede all others. Both may hold credentials: `repr`
+    shows their names, and pickle leaves their values out. `profile` selects the behaviour
     for a "small" or a "large" model; None decides by the model (`model_size.py`).
     """
 
     max_output_tokens: int | None = None
     temperature: float | None = None
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     thinking: ThinkingLevel | int | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()
@@ -62,13 +66,17 @@ class ModelSettings:
     service_tier: str | None = None
     cache_ttl: str | None = None
     prompt_cache_key: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout_seconds: float | None = None
     profile: Literal["small", "large"] | None = None
 
     def __post_init__(self) -> None:
         for name, (kinds, said, holds) in _RULES.items():
             expect(name, getattr(self, name), kinds, said, holds=holds)
+        for name in ("extra", "headers"):
+            if not isinstance(given := getattr(self, name), SecretMapping):
+                hide(*secrets_in_data(given))
+                object.__setattr__(self, name, SecretMapping(given))
 
     def given(self) -> dict[str, Any]:
         """Return the settings that are set, by name."""
@@ -117,7 +125,7 @@ _RULES: Mapping[str, tuple[Any, str, Callable[[Any], bool]]] = {
         "a number from 0 to 2, or None",
         _is_none_or(lambda heat: 0 <= heat <= 2),
     ),
-    "extra": (dict, "a dict of what is to be in the request", lambda _: True),
+    "extra": (Mapping, "a dict of what is to be in the request", lambda _: True),
     "thinking": (
         (str, int, NoneType),
         f"{_LEVELS_QUOTED}, a number of tokens from {LEAST_BUDGET:,}, or None",
@@ -161,7 +169,7 @@ _UNSET = {name: getattr(ModelSettings(), name) for name in _RULES}
 def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
     """Return the given settings, completed by the defaults; `extra` and `headers` are merged field by field."""
     both = {
-        name: {**getattr(defaults, name), **getattr(given, name)}
+        name: SecretMapping({**getattr(defaults, name), **getattr(given, name)})
         for name in ("extra", "headers")
     }
     return replace(defaults, **{**given.given(), **both})
@@ -274,14 +282,18 @@ def _as_json(text: str) -> Any:
 
 
 def as_texts(settings: ModelSettings) -> dict[str, str]:
-    """Return the settings as `settings_of` reads them, without headers: they may hold secrets."""
+    """Return the settings as `settings_of` reads them, without headers and without fields of `extra` with a secret."""
     given = settings.given()
     inside = given.pop("extra", {})
     given.pop("headers", None)
     texts = {name: _as_text(name, value) for name, value in given.items()}
     return {
         **texts,
-        **{f"extra.{name}": json.dumps(value) for name, value in inside.items()},
+        **{
+            f"extra.{name}": json.dumps(value)
+            for name, value in inside.items()
+            if not any(secrets_in_data(value, name))
+        },
     }
 
 

@@ -30,13 +30,13 @@ from urllib.parse import urlsplit
 
 from mcpagent.history.sent_messages import moved
 from mcpagent.models.endpoints.model_identity import identity_of, undated
-from mcpagent.models.provider_run.provider_calls import (
+from mcpagent.models.provider_tools.provider_calls import (
     NONE_WAITING,
     calls_to_come,
     containers_of,
     in_words,
 )
-from mcpagent.models.provider_run.provider_pairs import with_pairs
+from mcpagent.models.provider_tools.provider_pairs import with_pairs
 from mcpagent.models.wire_values import json_text
 from mcpagent.values.events import ProviderCall
 from mcpagent.values.messages import (

@@ -476,7 +476,7 @@ _DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
 def _capabilities(
     options: Mapping[str, str], provider: Provider
 ) -> Capabilities | None:
-    """Return the capabilities of `?discovery=`; None for the known capabilities of the model."""
+    """Return the capabilities that `?discovery=` selects; None if it is absent, and the known ones apply."""
     if "discovery" not in options:
         return None
     allowed = _DISCOVERIES[provider.protocol]

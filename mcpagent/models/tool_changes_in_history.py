@@ -80,7 +80,10 @@ class ToolPlan:
         )
 
     def in_order_of_arrival(self) -> tuple[ToolDefinition, ...]:
-        """Return all tools that are not eager, in the order in which the provider first received them."""
+        """Return all tools that are not eager, in the order in which the provider first received their definitions.
+
+        A tool whose definition changed has its place of the first one, and the last definition.
+        """
         arrived = {tool.name: tool for tool in self.deferred}
         for position in sorted({*self.changes, *self.joined}):
             for tool in (*self.joined.get(position, ()), *self.new_at(position)):

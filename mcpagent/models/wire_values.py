@@ -10,7 +10,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, TypeAlias
 
-from mcpagent.history.intake.file_words import file_line
+from mcpagent.history.intake.file_descriptions import file_line
 from mcpagent.models.base import ResponseStop
 from mcpagent.utilities.json_schema.parts import properties_of, required_of
 from mcpagent.utilities.text.for_model import fenced, set_apart

@@ -18,7 +18,7 @@ from mcpagent.models.profiles import (
     profile_of,
     server_of,
 )
-from mcpagent.models.provider_run.provider_tool_forms import WrittenTools
+from mcpagent.models.provider_tools.provider_tool_forms import WrittenTools
 from mcpagent.values.messages import Origin
 
 DEFAULT_MAX_TOKENS = 32_000

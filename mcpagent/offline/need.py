@@ -27,12 +27,12 @@ def word_set(words: str) -> frozenset[str]:
 
 FILLER = word_set(
     """a an the this that these those it its it's is are was were be been am i'm do does did will would can could shall
-    may might have has had of in on at to for from by with about as into and i me my we us our you your he she they them
-    their his her there here what what's whats which who whom whose how when where much many some any all each every now
-    please pls kindly just right so then ok okay thanks thank tell show give gimme let let's see know want need like i'd
-    exactly really quickly make using use also today's whole entire someone somebody s t text word words string phrase
-    sentence value values message number numbers following code between among translate saying one named called get
-    find look"""
+    may might have has had of in on at to for from by with about as into onto inside within against via and i me my
+    we us our you your he she they them their his her there here what what's whats which who whom whose how when
+    where much many some any all each every now please pls kindly just right so then ok okay thanks thank tell show
+    give gimme let let's see know want need like i'd exactly really quickly make using use also today's whole entire
+    someone somebody s t text word words string phrase sentence value values message number numbers following code
+    between among translate saying one named called get find look"""
 )
 """Words that say nothing about what is to be done. What limits or turns round a request (no, but, if) says much."""
 WEAK = FILLER | word_set(
@@ -40,7 +40,7 @@ WEAK = FILLER | word_set(
 )  # say little about which tool is meant
 
 _SAME = """
-time clock hour | folder directory dir directories | read open cat view display print content contents | list ls
+time clock | folder directory dir directories | read open cat view display print content contents | list ls
 sum add plus total + | subtract minus difference - − | multiply times product * × | divide divided quotient / ÷
 calculate compute evaluate calculator calculation math maths arithmetic | convert conversion change turn transform
 search grep mention mentions contain contains | delete remove erase | fetch download webpage website | flip toss
@@ -179,6 +179,7 @@ _PHRASES = {
 _BY_KIND = {
     "time": ["convert"],
     "path": ["file"],
+    "glob": ["file"],
     "url": ["fetch", "url"],
     "sum": ["calculate"],
 }
@@ -235,6 +236,9 @@ def split_needs(prompt: str, now: datetime) -> list[str]:
     return needs or [prompt.strip()]
 
 
+_BY = re.compile(r"(?i)\bby\W{1,3}$")
+
+
 class Need:
     """A need of the user, the `steps` already taken for it, and an earlier turn's call that it may follow up.
 
@@ -262,7 +266,9 @@ class Need:
         self.destroys = first_word(said) in DESTRUCTION or bool(_AWAY.match(said))
         self.is_sweeping = bool(_SWEEPING.search(said))
         self.sums = find_sum(
-            text_without(self.text, self.of("date", "time", "path", "url", "quoted"))
+            text_without(
+                self.text, self.of("date", "time", "path", "glob", "url", "quoted")
+            )
         )
         phrases = (
             (re.finditer(f"(?i){like}", plain), said) for like, said in _PHRASES.items()
@@ -317,6 +323,10 @@ class Need:
         """Return the words before a place, the nearest first."""
         return split_words(self.text[:start])[::-1]
 
+    def is_means(self, start: int) -> bool:
+        """Return whether the value at this position is a means, as in "by 3", and not the object."""
+        return bool(_BY.search(self.text, max(start - 6, 0), start))
+
     def direction(self, piece: Piece) -> int:
         """Return -1 if "from" or "between" precedes a value, 1 if "to" or "until" does, else 0."""
         near = [
@@ -325,6 +335,8 @@ class Need:
             if word not in ("the", "a", "an", "of")
         ] or [""]
         closes = near[0] == "and" and "between" in near
-        if near[0] in ("from", "between", "since"):
+        # "Between 5" without "and" is no beginning: "split 120 between 5".
+        opens = near[0] == "between" and "and" in split_words(self.text[piece.end :])
+        if opens or near[0] in ("from", "since"):
             return -1
         return closes or near[0] in ("to", "into", "until")

@@ -49,7 +49,7 @@ _PATTERNS = {
     "time": r"(?<![\w:.])(?:\d{1,2}:\d\d(?: ?[ap]m\b)?|\d{1,2} ?[ap]m\b|noon\b|midnight\b)",
     "path": r"(?<![\w/:.])(?![\d/.]+(?:\s|$))(?:[~\w.@*+-]*/[\w./@+*-]*\w/?|[\w.@+-]+/(?=[\s?!,;]|$)"
     r"|[\w@+*-]*[a-z_*][\w@+*-]*\.[a-z*][a-z0-9]{0,7}|(?:README|LICENSE|Makefile)(?=\W|$)"
-    r"|(?!(?:the|this|that|my|current) )[\w-]+(?= (?:folder|directory)\b))(?![\w/])",
+    r"|(?!(?:an?|the|this|that|my|our|your|each|every|new|current) )[\w-]+(?= (?:folder|directory)\b))(?![\w/])",
     "code": r"\b0[xob][0-9a-f]+\b",
     "number": rf"(?!one (?:of|from)\b)(?:(?<![\w.)])|(?<=\dd)|(?<=[$€£#]))((?:[-−](?=\d))?{_DIGITS})"
     r"(?:\s?(?:dollars?|euros?|[€$]))?",
@@ -62,7 +62,8 @@ def find_pieces(text: str, now: datetime) -> list[Piece]:
     for kind, pattern in _PATTERNS.items():
         matches = re.finditer(pattern, text, re.DOTALL | re.IGNORECASE)
         found += [
-            Piece(kind, *match.span(), _value(kind, match, now)) for match in matches
+            Piece(_kind(kind, match), *match.span(), _value(kind, match, now))
+            for match in matches
         ]
         text = text_without(text, found)
     return sorted(found, key=lambda piece: piece.start)
@@ -77,22 +78,33 @@ def text_without(text: str, pieces: list[Piece]) -> str:
     return text
 
 
+def _kind(kind: str, match: re.Match[str]) -> str:
+    """Return "glob" for a path with a wildcard, which names no single file, else the kind."""
+    if kind == "path" and "*" in match[0]:
+        return "glob"
+    return kind
+
+
 def _value(kind: str, match: re.Match[str], now: datetime) -> Any:
     inner = next(filter(None, match.groups()), match[0]).strip("\n")
-    has_year = re.search(rf"(?i)\b{_MONTH}(?: \d\w*,?)? \d{{4}}", match.string)
-    if (
-        kind == "date"
-        and has_year
-        and re.match(rf"(?i)(?!.*\d{{4}}).*\b{_MONTH}", inner)
-    ):
-        return None  # "between 1 May and 1 June 2027" leaves a year out
+    if kind == "date" and _lacks_year(inner, match.string):
+        return None
     if kind in ("date", "time"):
         return _moment(inner.lower(), now, "%Y-%m-%d" if kind == "date" else "%H:%M")
     if kind == "number":
         return _number(inner)
+    if kind == "path" and "." in inner.rpartition("/")[2]:
+        return inner.removeprefix("@")  # a file that a chat could not attach
     if kind == "url" and "://" not in inner:
         return f"https://{inner}"
     return inner
+
+
+def _lacks_year(date: str, text: str) -> bool:
+    """Return whether a date has no year and another one in the text has: "between 1 May and 1 June 2027"."""
+    if not re.match(rf"(?i)(?!.*\d{{4}}).*\b{_MONTH}", date):
+        return False
+    return bool(re.search(rf"(?i)\b{_MONTH}(?: \d\w*,?)? \d{{4}}", text))
 
 
 def _moment(text: str, now: datetime, shape: str) -> str | None:

@@ -10,15 +10,14 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
-from mcpagent.offline.choosing import MOST_NEAR, SEARCH, VIRTUAL, NextStep, choose
-from mcpagent.offline.filling import Fit, slots_of
+from mcpagent.history.intake.file_descriptions import details_of, file_kind
+from mcpagent.offline.argument_filling import Fit, slots_of
 from mcpagent.offline.need import Need, Step, small_talk, split_needs, split_words
+from mcpagent.offline.next_step import MOST_NEAR, SEARCH, VIRTUAL, NextStep, choose
 from mcpagent.prompt.builder import asks_for_summary
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.messages import (
-    Audio,
-    Document,
-    Image,
+    FilePart,
     Message,
     Text,
     ToolCall,
@@ -26,7 +25,9 @@ from mcpagent.values.messages import (
     ToolResult,
 )
 
+CALL_COMMAND = "mcpagent tools call"
 _MOST_TOLD = 1_000
+_FOR_THE_MODEL = " Do not call it again."
 _NOT_IN_PART = (
     "I could do this, but not the rest, so nothing was done. Ask for it alone."
 )
@@ -64,8 +65,17 @@ class _RuleInput(Protocol):
     def tool_choice(self) -> str: ...
 
 
-def answer(request: _RuleInput, now: datetime) -> Message:
-    """Return the next message for a request, as a function of it and the time."""
+def answer(
+    request: _RuleInput,
+    now: datetime,
+    command: str = CALL_COMMAND,
+    missing: Sequence[str] = (),
+) -> Message:
+    """Return the next message for a request, as a function of it and the time.
+
+    `command` is how the user calls a tool by hand; a name and arguments follow it. `missing` has a line for each server
+    whose tools are missing.
+    """
     messages = request.messages
     prompts = [
         at
@@ -98,9 +108,9 @@ def answer(request: _RuleInput, now: datetime) -> Message:
     if any(tool.name == _PROGRAMS for tool in request.tools):
         return Message("assistant", (Text(_NO_PROGRAMS + introduction),))
     if (talk := small_talk(prompt)) is not None:
-        return Message(
-            "assistant", (Text((talk or _abilities(request)) + introduction),)
-        )
+        if not talk:
+            talk = _abilities(request) + _missing_lines(missing)
+        return Message("assistant", (Text(talk + introduction),))
     needs = _needs(prompt, messages[:start], messages[start:], now)
     outcomes = [choose(need, request.tools) for need in needs]
     # A request of several parts is done as a whole or not at all: first all tools are looked for.
@@ -113,14 +123,12 @@ def answer(request: _RuleInput, now: datetime) -> Message:
         if (outcome.looks if looks else is_whole)
     ]
     if request.tool_choice == "none" or not calls:
-        return Message(
-            "assistant",
-            (
-                Text(
-                    _final_answer(needs, outcomes, _connecting(request)) + introduction
-                ),
-            ),
-        )
+        text = _final_answer(needs, outcomes, _connecting(request), command)
+        if missing and not request.tools:
+            text = "No tools are connected, so there is nothing I can do."
+        if any(outcome.why in ("unfound", "barred") for outcome in outcomes):
+            text += _missing_lines(missing)
+        return Message("assistant", (Text(text + introduction),))
     known = " ".join(call.id for message in messages for call in message.tool_calls)
     first = (
         max(
@@ -234,26 +242,46 @@ def _connecting(request: _RuleInput) -> str:
 
 
 def _final_answer(
-    needs: Sequence[Need], outcomes: Sequence[NextStep], connecting: str
+    needs: Sequence[Need],
+    outcomes: Sequence[NextStep],
+    connecting: str,
+    command: str,
 ) -> str:
     """Return one answer for all needs; with several needs, each answer follows its need's text."""
-    texts = [_answer(outcome, connecting) for outcome in outcomes]
+    texts = [_answer(outcome, connecting, command) for outcome in outcomes]
     if not all(outcome.is_ready for outcome in outcomes):
         texts = [
             text if outcome.why != "calls" else _NOT_IN_PART
             for text, outcome in zip(texts, outcomes, strict=True)
         ]
     heads = (f"- {safe_line(need.text, 80).rstrip('?.:; ')}:" for need in needs)
-    lines = [
-        f"{head}\n{text}" if "\n" in text else f"{head} {text}"
-        for head, text in zip(heads, texts, strict=True)
-    ]
-    if len(lines) > 1:
-        return "\n".join(lines)
-    return texts[0]
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join(map(_list_item, heads, texts))
 
 
-def _answer(outcome: NextStep, connecting: str) -> str:
+def _missing_lines(missing: Sequence[str]) -> str:
+    """Return the servers whose tools are missing as a Markdown list below an answer, "" if there are none."""
+    if not missing:
+        return ""
+    lines = [f"- {safe_line(line, 400)}" for line in missing]
+    return "\n".join(["\n\nTools of these servers are missing:", *lines])
+
+
+def _list_item(head: str, text: str) -> str:
+    """Return an item of a Markdown list; further lines are indented, so that they belong to it."""
+    first, *rest = text.splitlines() or [""]
+    if not rest:
+        return f"{head} {first}"
+    return "\n".join([head, *(f"  {line}".rstrip() for line in (first, *rest))])
+
+
+def _command_lines(commands: Sequence[str]) -> str:
+    """Return commands as a block of code in Markdown, which a terminal shows line by line and does not wrap."""
+    return "\n".join(["", "", *(f"    {command}" for command in commands)])
+
+
+def _answer(outcome: NextStep, connecting: str, command: str) -> str:
     fit = outcome.fit
     if outcome.why == "calls":
         return "I had to stop before a tool gave an answer."
@@ -263,6 +291,7 @@ def _answer(outcome: NextStep, connecting: str) -> str:
         return _with_forms(
             "That would take something away for good. Rules never do that by themselves, so nothing was done.",
             outcome,
+            command,
         )
     if outcome.why == "done":
         return _reported(outcome)
@@ -279,6 +308,7 @@ def _answer(outcome: NextStep, connecting: str) -> str:
         return _with_forms(
             f"{begin} tool here fits that. I can only do what a tool does; a real model could answer more.",
             outcome,
+            command,
         )
     name, given = (
         fit.tool.name,
@@ -289,18 +319,18 @@ def _answer(outcome: NextStep, connecting: str) -> str:
             (key, value if isinstance(value, str) else json.dumps(value))
             for key, value in fit.arguments.items()
         )
-        command = " ".join(
+        whole = " ".join(
             (
-                f"mcpagent tools call {name}",
+                f"{command} {name}",
                 *(f"{key}={shlex.quote(value)}" for key, value in pairs),
             )
         )
         by_hand = ""
         if fit.tool.server is not None:
-            by_hand = f", or {safe_line(command, 400)}"
+            by_hand = f", or run:{_command_lines([safe_line(whole, 400)])}"
         why = "It is not marked as only reading, so rules do not call it by themselves"
         return f"I would call `{name}` with {given}. {why}: use a model with a key{by_hand}"
-    return _with_forms(_question(fit), outcome)
+    return _with_forms(_question(fit), outcome, command)
 
 
 def _question(fit: Fit) -> str:
@@ -320,7 +350,7 @@ def _question(fit: Fit) -> str:
     return " ".join(sentences)
 
 
-def _with_forms(text: str, outcome: NextStep) -> str:
+def _with_forms(text: str, outcome: NextStep, command: str) -> str:
     """Return the text with the nearest tools of servers as commands to fill in."""
     fit = outcome.fit
     tools = list(outcome.near)
@@ -331,18 +361,18 @@ def _with_forms(text: str, outcome: NextStep) -> str:
         if not fit.unused:
             tools = tools[:1]
     lines = [
-        _form(tool, known if fit is not None and tool is fit.tool else {})
+        _form(tool, known if fit is not None and tool is fit.tool else {}, command)
         for tool in tools[:MOST_NEAR]
         if tool.server is not None
     ]
     if not lines:
         return text
-    return "\n".join([f"{text} To call a tool yourself, fill in and run:", *lines])
+    return f"{text} To call a tool yourself, fill in and run:{_command_lines(lines)}"
 
 
-def _form(tool: ToolDefinition, known: Mapping[str, Any]) -> str:
+def _form(tool: ToolDefinition, known: Mapping[str, Any], command: str) -> str:
     """Return a command that calls a tool, with a placeholder for each parameter; optional ones are in brackets."""
-    words = [f"mcpagent tools call {tool.name}"]
+    words = [f"{command} {tool.name}"]
     for slot in slots_of(tool.parameters)[:8]:
         declared = slot.schema.get("type")
         if slot.name in known:
@@ -358,7 +388,7 @@ def _form(tool: ToolDefinition, known: Mapping[str, Any]) -> str:
         else:
             word = f"{slot.name}={_PLACEHOLDERS.get(str(declared), 'TEXT')}"
         words.append(word if slot.required else f"[{word}]")
-    return f"  {safe_line(' '.join(words), 400)}"
+    return safe_line(" ".join(words), 400)
 
 
 def _reported(outcome: NextStep) -> str:
@@ -367,7 +397,9 @@ def _reported(outcome: NextStep) -> str:
         error = safe_line(
             " ".join(safe_text(result.text).split()).removeprefix("Error: "), 300
         )
-        if result.error:
+        if result.error == "denied":
+            text = f"`{call.name}` did not run: {_denial(call.name, error)}"
+        elif result.error:
             text = f"`{call.name}` failed: {error}"
         else:
             text = _rendered(result)
@@ -380,12 +412,18 @@ def _reported(outcome: NextStep) -> str:
     return "\n".join(lines)
 
 
+def _denial(tool: str, text: str) -> str:
+    """Return why a call was denied, for the user: its text is for a model."""
+    why = text.replace(_FOR_THE_MODEL, "").removeprefix(f'"{tool}" was not run: ')
+    return why.replace(f'The user declined this call of "{tool}"', "you declined it")
+
+
 def _rendered(result: ToolResult) -> str:
     """Render one result for a reader: JSON as plain lines, times in everyday form, long texts cut."""
-    images = [
-        f"({part.media_type} {part.type})"
+    files = [
+        f"({file_kind(part)}: {details_of(part)})"
         for part in result.content
-        if isinstance(part, Image | Document | Audio)
+        if isinstance(part, FilePart)
     ]
     text = safe_text(result.text).strip().removesuffix(INTRODUCTION).rstrip()
     with suppress(ValueError, RecursionError):
@@ -395,7 +433,7 @@ def _rendered(result: ToolResult) -> str:
     more = []
     if len(cut) < len(text):
         more = [f"... ({len(text):,} characters in all)"]
-    return "\n".join(filter(None, (cut, *more, *images))) or "(nothing)"
+    return "\n".join(filter(None, (cut, *more, *files))) or "(nothing)"
 
 
 def _value(value: Any) -> str:

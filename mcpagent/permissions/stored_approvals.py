@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ConfigError
-from mcpagent.permissions.rule_names import SIGNS
+from mcpagent.permissions.rule_matching import SIGNS
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
 from mcpagent.utilities.filesystem.user_folders import state_folder

@@ -38,7 +38,7 @@ def _words(name: str) -> Template:
 
 
 def _line(text: str, limit: int = 200) -> str:
-    """Printable, as everything in the system prompt."""
+    """Return the text as one printable line for the system prompt."""
     return for_model(safe_line(text, limit))
 
 

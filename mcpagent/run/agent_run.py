@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import (
     AsyncIterator,
@@ -14,6 +15,7 @@ from collections.abc import (
 )
 from contextlib import (
     AbstractAsyncContextManager,
+    AbstractContextManager,
     AsyncExitStack,
     ExitStack,
     asynccontextmanager,
@@ -22,22 +24,22 @@ from contextlib import (
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeAlias, cast
+from typing import Any, Generic, Self, TypeAlias, cast
 
 from mcpagent.errors import AgentStateError, OutputProblem
 from mcpagent.history.compaction_options import Compaction
 from mcpagent.history.conversation import Conversation
 from mcpagent.models.base import (
+    ActiveRequest,
     Model,
     ModelRequest,
     ModelResponse,
     ModelSettings,
-    RequestUnderWay,
 )
-from mcpagent.models.provider_run.generated_files import generated_files
-from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.run.large_results.setting_aside import LargeResults
+from mcpagent.models.provider_tools.generated_files import generated_files
+from mcpagent.models.provider_tools.provider_tool_values import ProviderTool
+from mcpagent.permissions.approval_policy import ApprovalPolicy
+from mcpagent.run.large_results.offloaded_results import LargeResults
 from mcpagent.run.run_parts import CallBatch, CallState, CallTally, StepState
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
@@ -110,7 +112,7 @@ class RunResult(Generic[Output]):
 
 
 @dataclass(slots=True)
-class Tally:
+class RunUsage:
     """The use of a run so far, with agents that it called; correct also when the run is cut short. `turns` are its own.
 
     `waited_seconds`: the wait for connecting servers, including the waits of agents that it called. `is_over`: the run
@@ -143,9 +145,8 @@ class Tally:
         """For this question."""
         return self.earlier + self.taken
 
-    @property
     def amounts(self) -> tuple[Spent, ...]:
-        """The parts of `so_far`, not added up: most limits are not set, so most sums are never needed."""
+        """Return the parts of `so_far`. Added up only if a limit needs the sum: most are unset."""
         return self.earlier, self.spent, Spent(seconds=self.clock.seconds)
 
 
@@ -170,6 +171,10 @@ class NoModel:
         """Do nothing: there is nothing to close."""
 
 
+Around: TypeAlias = "AbstractAsyncContextManager[Any] | AbstractContextManager[Any]"
+"""A context manager around a part of a run: an asynchronous one if it awaits, else a plain one, which costs less."""
+
+
 class Middleware:
     """A middleware of the pipeline: context managers around the parts of a run. This base class adds nothing.
 
@@ -181,41 +186,31 @@ class Middleware:
     other exception fails the call that `around_execution` surrounds, and from every other part it fails the run.
     """
 
-    def around_run(self, run: AgentRun) -> AbstractAsyncContextManager[None]:
+    def around_run(self, run: AgentRun) -> Around:
         """Surround the run, the writing of its end included."""
         raise NotImplementedError
 
-    def around_turns(self, run: AgentRun) -> AbstractAsyncContextManager[None]:
+    def around_turns(self, run: AgentRun) -> Around:
         """Surround all turns; what ended them is not known yet."""
         raise NotImplementedError
 
-    def around_step(
-        self, run: AgentRun, step: StepState
-    ) -> AbstractAsyncContextManager[None]:
+    def around_step(self, run: AgentRun, step: StepState) -> Around:
         """Surround one request to the model, with all its retries."""
         raise NotImplementedError
 
-    def around_calls(
-        self, run: AgentRun, batch: CallBatch
-    ) -> AbstractAsyncContextManager[None]:
+    def around_calls(self, run: AgentRun, batch: CallBatch) -> Around:
         """Surround the calls of one model message, until their results are in the conversation."""
         raise NotImplementedError
 
-    def around_call(
-        self, run: AgentRun, call: CallState
-    ) -> AbstractAsyncContextManager[None]:
+    def around_call(self, run: AgentRun, call: CallState) -> Around:
         """Surround one call with the decision whether it runs; calls of programs too."""
         raise NotImplementedError
 
-    def around_question(
-        self, run: AgentRun, call: CallState
-    ) -> AbstractAsyncContextManager[None]:
+    def around_question(self, run: AgentRun, call: CallState) -> Around:
         """Surround the wait for a person who decides on a call."""
         raise NotImplementedError
 
-    def around_execution(
-        self, run: AgentRun, call: CallState
-    ) -> AbstractAsyncContextManager[None]:
+    def around_execution(self, run: AgentRun, call: CallState) -> Around:
         """Surround the work of a call that runs."""
         raise NotImplementedError
 
@@ -227,9 +222,6 @@ class RunObserver(Middleware):
         """Receive an event of the run, without events of agents that it calls."""
 
 
-_Around: TypeAlias = AbstractAsyncContextManager[None]
-
-
 class Pipeline:
     """An ordered list of middleware.
 
@@ -239,29 +231,29 @@ class Pipeline:
 
     def __init__(self, items: Sequence[Middleware] = ()) -> None:
         self.items = tuple(items)
-        self.around_run: Callable[[AgentRun], _Around] = partial(
-            _entered, self._hooks("around_run")
+        self.around_run: Callable[[AgentRun], AsyncExitStack] = partial(
+            _Entered, self._hooks("around_run"), False
         )
-        self.around_turns: Callable[[AgentRun], _Around] = partial(
-            _entered, self._hooks("around_turns")
+        self.around_turns: Callable[[AgentRun], AsyncExitStack] = partial(
+            _Entered, self._hooks("around_turns"), False
         )
-        self.around_calls: Callable[[AgentRun, CallBatch], _Around] = partial(
-            _entered, self._hooks("around_calls")
+        self.around_calls: Callable[[AgentRun, CallBatch], AsyncExitStack] = partial(
+            _Entered, self._hooks("around_calls"), False
         )
-        self.around_step: Callable[[AgentRun, StepState], _Around] = partial(
-            _settling, self._hooks("around_step")
+        self.around_step: Callable[[AgentRun, StepState], AsyncExitStack] = partial(
+            _Entered, self._hooks("around_step"), True
         )
-        self.around_call: Callable[[AgentRun, CallState], _Around] = partial(
-            _settling, self._hooks("around_call")
+        self.around_call: Callable[[AgentRun, CallState], AsyncExitStack] = partial(
+            _Entered, self._hooks("around_call"), True
         )
-        self.around_question: Callable[[AgentRun, CallState], _Around] = partial(
-            _settling, self._hooks("around_question")
+        self.around_question: Callable[[AgentRun, CallState], AsyncExitStack] = partial(
+            _Entered, self._hooks("around_question"), True
         )
-        self.around_execution: Callable[[AgentRun, CallState], _Around] = partial(
-            _settling, self._hooks("around_execution")
+        self.around_execution: Callable[[AgentRun, CallState], AsyncExitStack] = (
+            partial(_Entered, self._hooks("around_execution"), True)
         )
 
-    def _hooks(self, name: str) -> tuple[Callable[..., _Around], ...]:
+    def _hooks(self, name: str) -> tuple[Callable[..., Around], ...]:
         plain = getattr(Middleware, name)
         return tuple(
             getattr(item, name)
@@ -270,43 +262,58 @@ class Pipeline:
         )
 
 
-@asynccontextmanager
-async def _entered(
-    hooks: Sequence[Callable[..., _Around]], *about: Any
-) -> AsyncIterator[None]:
-    async with AsyncExitStack() as entered:
-        for hook in hooks:
-            await entered.enter_async_context(hook(*about))
-        yield
+class _Entered(AsyncExitStack):
+    """Enters the context managers around a part of a run, in order.
 
+    With `settles`, it stops once a context manager has settled the step or call, `state`. If entering one raises an
+    exception, the earlier ones exit with it.
+    """
 
-@asynccontextmanager
-async def _settling(
-    hooks: Sequence[Callable[..., _Around]], run: AgentRun, state: StepState | CallState
-) -> AsyncIterator[None]:
-    async with AsyncExitStack() as entered:
-        for hook in hooks:
-            if state.is_settled:
-                break
-            await entered.enter_async_context(hook(run, state))
-        yield
+    def __init__(
+        self,
+        hooks: Sequence[Callable[..., Around]],
+        settles: bool,
+        run: AgentRun,
+        state: Any = None,
+    ) -> None:
+        super().__init__()
+        self._hooks, self._settles = hooks, settles
+        self._run, self._state = run, state
+
+    async def __aenter__(self) -> Self:
+        about: tuple[Any, ...] = (self._run, self._state)
+        if self._state is None:
+            about = (self._run,)
+        try:
+            for hook in self._hooks:
+                if self._settles and self._state.is_settled:
+                    break
+                around = hook(*about)
+                if isinstance(around, AbstractContextManager):
+                    self.enter_context(around)
+                else:
+                    await self.enter_async_context(around)
+        except BaseException:
+            await self.__aexit__(*sys.exc_info())
+            raise
+        return self
 
 
 class _NoPipeline(Pipeline):
     """The pipeline of a context that no agent runs in. Raises `AgentStateError`: without one, nothing is permitted."""
 
-    def _hooks(self, name: str) -> tuple[Callable[..., _Around], ...]:  # noqa: ARG002
+    def _hooks(self, name: str) -> tuple[Callable[..., Around], ...]:  # noqa: ARG002
         return (_raise_no_agent,)
 
 
-def _raise_no_agent(*_about: Any) -> _Around:
+def _raise_no_agent(*_about: Any) -> Around:
     raise AgentStateError("no agent is running here")
 
 
 NO_PIPELINE = _NoPipeline()
 
 Observe: TypeAlias = "Callable[[AgentRun, str], RunObserver | None]"
-"""Callback that creates the middleware that observes one run. The text is the `Tally.trace` of the run that it
+"""Callback that creates the middleware that observes one run. The text is the `RunUsage.trace` of the run that it
 continues, or ""."""
 
 TOOL_TIMEOUT_SECONDS = 300.0
@@ -392,7 +399,7 @@ class AgentRun:
     answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)
     parent: AgentRun | None = field(default=None, repr=False)
     label: str = ""
-    tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    tally: RunUsage = field(default_factory=RunUsage, repr=False, compare=False)
     budget: SessionBudget = field(default_factory=SessionBudget, repr=False)
     state: StateChannel = field(
         default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False
@@ -417,6 +424,7 @@ class AgentRun:
         context = replace(
             self.context, call_id=call.call.id, tool_name=name, approved=call.by_person
         )
+        call.tally.caller = self.of_call
         return replace(self, context=context, of_call=call.tally)
 
     def heard_by(self, listener: Emit) -> AgentRun:
@@ -461,6 +469,10 @@ class AgentRun:
         *_, question = self.lineage
         question.tally.waited_seconds += await settle(question.tally.waited_seconds)
 
+    def session_amounts(self) -> tuple[Spent, ...]:
+        """Return the parts of the use of the run's session: of this run, and of the ones before."""
+        return *self.tally.amounts(), self.budget.before
+
     def count(self, spent: Spent) -> None:
         """Add the usage of a request or a call to this run and to all runs that it is part of."""
         run: AgentRun | None = self
@@ -473,14 +485,14 @@ class AgentRun:
     @asynccontextmanager
     async def sending(
         self, step: StepState, emit: Emit, sent_tokens: Callable[[], int] | None = None
-    ) -> AsyncIterator[RequestUnderWay]:
+    ) -> AsyncIterator[ActiveRequest]:
         """Await the `task` that the body begins, and give its response to the step. One that is cut off is counted too.
 
         `emit` gets the events of the answer. `sent_tokens` estimates the tokens of the request.
         """
         request, offer = step.prepared()
         step.begun, started = time.time(), time.monotonic()
-        step.under_way = RequestUnderWay(
+        step.under_way = ActiveRequest(
             self.model, request, emit, self.count, sent_tokens
         )
         with step.under_way as under_way:
@@ -505,10 +517,14 @@ class AgentRun:
 
     @contextmanager
     def asking_a_person(self) -> Iterator[None]:
-        """Stop the clocks during a question to a person, in this run and in the runs that it is part of."""
+        """Stop the clocks during a question to a person, of this run and call and of all that they are part of."""
         with ExitStack() as clocks:
             for run in self.lineage:
                 clocks.enter_context(run.tally.clock.standing())
+                tally = run.of_call
+                while tally is not None:
+                    clocks.enter_context(tally.standing())
+                    tally = tally.caller
             yield
 
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from mcpagent.errors import ServerError
 from mcpagent.history.conversation import CANCELLED, CallProgress, not_run
-from mcpagent.history.intake.door import admitted
+from mcpagent.history.intake.admission_of_content import admitted
 from mcpagent.models.base import accepted_files
 from mcpagent.run.agent_run import AgentRun
 from mcpagent.run.middleware.admission import admit, misfit_of, misfit_text
@@ -129,12 +129,12 @@ async def run_call(call: CallState, run: AgentRun) -> None:
         if call.batch.stop is not None:
             call.refuse(NOT_BEGUN, "cancelled")
         async with run.pipeline.around_call(run, call):
-            started = time.monotonic()  # without the wait for a person
+            started = time.monotonic()  # without the wait for an approval
             _require_permission(call)
             if not call.is_settled and call.tool is not None:
                 tool, called = call.tool, run.for_call(call)
                 seconds = tool.limit(run.tool_timeout_seconds)
-                timeout = asyncio.timeout(seconds)
+                timeout = call.tally.timeout = asyncio.timeout(seconds)
                 try:
                     with called.entered():
                         async with run.pipeline.around_execution(run, call):
@@ -196,10 +196,8 @@ async def _conclude(call: CallState, run: AgentRun, started: float) -> None:
 
 async def _give_result(call: CallState, run: AgentRun, started: float) -> None:
     call.output = output = await _admitted(call.output or ToolOutput(()), call, run)
-    content, seconds = (
-        output.content or (Text(NOTHING_RETURNED),),
-        time.monotonic() - started,
-    )
+    content = output.content or (Text(NOTHING_RETURNED),)
+    seconds = time.monotonic() - started - call.tally.asked_seconds
     call.result = ToolResult(
         call.call.id, call.call.name, content, output.error, seconds
     )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from functools import partial
 
 from mcpagent.history.conversation import change_words
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
-from mcpagent.models.output_modes.asked_output import told_form
+from mcpagent.models.output_modes.structured_output import told_form
 from mcpagent.prompt.builder import call_note, final_answer_note
 from mcpagent.run.agent_run import AgentRun
 from mcpagent.run.compaction.compacting import estimated_request
@@ -49,7 +48,6 @@ async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinish
     its parts and may stop it; calls that wait for an answer stop it too, and stay open in the conversation. Raises
     `ModelError` if the model fails; the history is valid then as well.
     """
-    started = time.monotonic()
     said = run.conversation.messages[run.begins_at :]
     last = LastAnswer.of_run(wanted, said, is_reminded=not run.hints.reminds_to_call)
     stop: Stop | None = None
@@ -81,9 +79,7 @@ async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinish
             if not stop.pending:
                 run.conversation.close_open_calls(NOT_RUN)
             run.tally.is_over, run.tally.pending = True, stop.pending
-            finished = run.tally.finished = _finished(
-                run, last, stop, time.monotonic() - started
-            )
+            finished = run.tally.finished = _finished(run, last, stop)
     return finished
 
 
@@ -95,9 +91,7 @@ def _written_answer(run: AgentRun) -> ModelResponse | None:
     return None
 
 
-def _finished(
-    run: AgentRun, last: LastAnswer, stop: Stop, seconds: float
-) -> RunFinished:
+def _finished(run: AgentRun, last: LastAnswer, stop: Stop) -> RunFinished:
     """Return the end of the run. The answer of a run that a limit ended is the last text of the model."""
     reason, answer, pending = stop.reason, stop.answer, stop.pending
     limit, taken = run.tally.reached, run.tally.taken
@@ -116,7 +110,7 @@ def _finished(
     return RunFinished(
         turns=run.tally.turns,
         usage=taken.usage,
-        seconds=seconds,
+        seconds=taken.seconds,
         pending=pending,
         spent=taken,
         citations=citations,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from mcpagent.history.conversation import CallProgress
-from mcpagent.models.base import ModelRequest, ModelResponse, RequestUnderWay
+from mcpagent.models.base import ActiveRequest, ModelRequest, ModelResponse
 from mcpagent.values.approval import CallAnswer, PendingCall
 from mcpagent.values.events import StopReason
 from mcpagent.values.messages import (
@@ -16,10 +18,8 @@ from mcpagent.values.messages import (
     ToolCall,
     ToolErrorKind,
     ToolResult,
-    ToolsChanged,
-    ToolsShown,
 )
-from mcpagent.values.tools import Tool, ToolOutput
+from mcpagent.values.tools import Tool, ToolChange, ToolOutput
 
 
 class Stop(Exception):  # noqa: N818 - no error: the run ends
@@ -75,7 +75,7 @@ class StepState:
     is_summary: bool = False
     response: ModelResponse | None = None
     is_settled: bool = False
-    under_way: RequestUnderWay | None = None
+    under_way: ActiveRequest | None = None
     begun: float = 0.0
     seconds: float = 0.0
     is_shortened: bool = False
@@ -125,11 +125,47 @@ class ServerRequest:
 
 @dataclass(slots=True)
 class CallTally:
-    """The amounts that the agents and requests of one call have used, and its last request to an MCP server."""
+    """The amounts that the agents and requests of one call have used, and its last request to an MCP server.
+
+    `asked_seconds` are those in which a person was asked while it ran, without which its time and its `timeout` count.
+    `caller` is the call whose program makes this one.
+    """
 
     spent: Spent = field(default_factory=Spent)
+    asked_seconds: float = 0.0
+    timeout: asyncio.Timeout | None = None
+    caller: CallTally | None = None
     request: ServerRequest | None = None
     stop: Stop | None = None
+    _questions: int = 0
+    _asked_from: float = 0.0
+    _end: float | None = None
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Pause the time of the call and its limit during a question, also several at a time."""
+        loop = asyncio.get_running_loop()
+        if not self._questions:
+            self._asked_from = loop.time()
+            self._end = self.timeout.when() if self.timeout is not None else None
+            _reschedule(self.timeout, None)
+        self._questions += 1
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                asked = loop.time() - self._asked_from
+                self.asked_seconds += asked
+                if self._end is not None:
+                    _reschedule(self.timeout, self._end + asked)
+
+
+def _reschedule(limit: asyncio.Timeout | None, end: float | None) -> None:
+    """Set the end of a limit; one that is over, or has not begun, stays as it is."""
+    if limit is not None:
+        with suppress(RuntimeError):
+            limit.reschedule(end)
 
 
 @dataclass(slots=True)
@@ -145,7 +181,7 @@ class CallState:
     call: ToolCall
     tool: Tool | None = None
     answer: CallAnswer | None = None
-    changes: tuple[ToolsChanged | ToolsShown, ...] = ()
+    changes: tuple[ToolChange, ...] = ()
     output: ToolOutput | None = None
     pending: tuple[PendingCall, ...] = ()
     parent: str = ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.utilities.json_schema.parts import properties_of, referred, required_of
 from mcpagent.utilities.json_schema.schema_form import UncheckedError
+from mcpagent.utilities.python.worker_threads import is_large
 from mcpagent.utilities.text.for_model import line_for_model
 from mcpagent.values.messages import Text, nests_deeper
 
@@ -25,7 +26,11 @@ _FEW_NODES, _FEW_CHARACTERS = 2_000, 100_000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The problem of a value, empty if it is valid; or the reason why it could not be checked, which blocks nothing."""
+    """The outcome of a validation.
+
+    `problem`: the violations of the schema, "" if the value is valid. `unchecked`: the reason why the value could not
+    be checked; such a value is accepted.
+    """
 
     problem: str = ""
     unchecked: str = ""
@@ -168,16 +173,21 @@ async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
 def _verdict(
     schema: dict[str, Any], arguments: dict[str, Any], limits: CheckLimits
 ) -> Verdict:
-    """Validate the arguments. Raises `TooLongError` if higher limits might allow the check to end."""
+    """Validate the arguments of a call against its tool's schema.
+
+    Raises `TooLongError` if the check exceeds `limits` and might end within higher ones.
+    """
     from mcpagent.utilities.json_schema.schema_check import IN_ALL, TooLongError
 
     # Depth first: the size check recurses.
     if nests_deeper(arguments, MAX_DEPTH):
         return Verdict(f"arguments nest deeper than {MAX_DEPTH} levels")
-    if len(json.dumps(arguments, default=str)) > MAX_ARGUMENT_CHARACTERS:
-        return Verdict(
-            f"arguments are larger than {MAX_ARGUMENT_CHARACTERS:,} characters"
-        )
+    most = MAX_ARGUMENT_CHARACTERS
+    if (
+        is_large(arguments, most, most)
+        or len(json.dumps(arguments, default=str)) > most
+    ):
+        return Verdict(f"arguments are larger than {most:,} characters")
     try:
         found = problems(schema, arguments, limits)
     except UncheckedError as error:

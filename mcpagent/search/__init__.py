@@ -9,8 +9,8 @@ from mcpagent.utilities.python import late_names
 if TYPE_CHECKING:
     from mcpagent.search.index import ToolIndex
     from mcpagent.search.learning import SearchHistory
-    from mcpagent.search.meaning.embedding import EmbeddingsEndpoint
     from mcpagent.search.result import Match, Reason, SearchResult
+    from mcpagent.search.semantic.embedding import EmbeddingsEndpoint
     from mcpagent.search.signature import call_signature, first_sentences
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 __getattr__, __dir__ = late_names(
     __name__,
     {
-        "meaning.embedding": ("EmbeddingsEndpoint",),
+        "semantic.embedding": ("EmbeddingsEndpoint",),
         "index": ("ToolIndex",),
         "learning": ("SearchHistory",),
         "result": ("Match", "Reason", "SearchResult"),

@@ -101,7 +101,7 @@ def best(
 def _lift_named(
     postings: Postings, scores: dict[int, float], said: Mapping[int, float]
 ) -> None:
-    """Raise each tool's score by the share of its name in the query; `said` has the rarities of the query's terms."""
+    """Raise each tool's score by the share of its name that the query contains; `said` maps query terms to rarities."""
     names, wholes = postings.names, postings.name_rarities
     for number in scores:
         part = 0.0

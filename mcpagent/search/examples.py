@@ -59,11 +59,6 @@ def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
     return ()
 
 
-def shipped_names() -> Set[str]:
-    """Return the names of the tools that this package has requests of."""
-    return _shipped()[1]
-
-
 def signature_key(tool: ToolDefinition) -> str:
     """Return `create_issue(owner, repo, title)`: a tool's own name and required parameters."""
     return f"{local_name(tool)}({', '.join(sorted(required_of(tool.parameters)))})"

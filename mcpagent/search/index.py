@@ -20,10 +20,9 @@ from mcpagent.search import pattern as patterns
 from mcpagent.search.bm25 import best as best_by_words
 from mcpagent.search.constants import FITTED
 from mcpagent.search.examples import Examples, shipped_examples
-from mcpagent.search.indexed import Indexed
+from mcpagent.search.indexed_tools import Indexed
 from mcpagent.search.learning import MOST_RAISED, SearchHistory, UsagePrior
-from mcpagent.search.meaning.embedding import Embedder
-from mcpagent.search.meaning.vectors import vectors_for
+from mcpagent.search.odds import MIN_STRENGTH, cutoffs
 from mcpagent.search.query import (
     FEW_WORDS,
     MAX_QUERIES,
@@ -38,7 +37,12 @@ from mcpagent.search.query import (
 )
 from mcpagent.search.query_terms import QueryTerms
 from mcpagent.search.ranking import Ranked, reasons_of
-from mcpagent.search.requests import MAX_WORDS, candidates_in, ends_of, requests_among
+from mcpagent.search.request_detection import (
+    MAX_WORDS,
+    candidates_in,
+    ends_of,
+    requests_among,
+)
 from mcpagent.search.result import (
     How,
     Match,
@@ -47,7 +51,8 @@ from mcpagent.search.result import (
     SearchResult,
     taking_turns,
 )
-from mcpagent.search.strength import MIN_STRENGTH, cutoffs
+from mcpagent.search.semantic.embedding import Embedder
+from mcpagent.search.semantic.vectors import vectors_for
 from mcpagent.search.words import written_words
 from mcpagent.utilities.text.foreign_patterns import PatternError
 from mcpagent.utilities.text.safe_text import safe_line

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import WEIGHTS
-from mcpagent.search.postings import K1, Postings, WorkedOut
+from mcpagent.search.postings import K1, ComputedCache, Postings
 from mcpagent.utilities.filesystem.bounded_files import map_own
 from mcpagent.utilities.filesystem.file_changes import write_whole
 from mcpagent.utilities.python.plain_data import MALFORMED
@@ -98,8 +98,8 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings.ids.update(terms)
         postings.words.update(words)
         postings.spelled = list(terms)
-        postings.placed = WorkedOut(lambda term: (tools.at(term), weights.at(term)))
-        postings.names = WorkedOut(names.at)
+        postings.placed = ComputedCache(lambda term: (tools.at(term), weights.at(term)))
+        postings.names = ComputedCache(names.at)
     except FileNotFoundError:
         return None
     except (OSError, *MALFORMED) as error:

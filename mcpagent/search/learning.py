@@ -87,21 +87,21 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class QueryOutcome:
     """The effect of one query: the found tools that were added, and those that were called without an error."""
 
     added: dict[ToolKey, None] = field(default_factory=dict[ToolKey, None])
     called: dict[ToolKey, None] = field(default_factory=dict[ToolKey, None])
 
 
-def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
+def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, QueryOutcome]:
     """Return the effect of each query in a conversation's parts; count only adds and calls from part `since` on.
 
     A tool counts for the last search that found it.
     """
     asked: dict[str, str] = {}
     found_by: dict[str, tuple[str, ToolKey]] = {}
-    queries: dict[str, Served] = {}
+    queries: dict[str, QueryOutcome] = {}
     result: ToolResult | None = None
     for place, part in enumerate(parts):
         if isinstance(part, Text):
@@ -113,7 +113,7 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
             found = found_by.get(part.name)
             if found is not None and part.error is None and place >= since:
                 query, tool = found
-                queries.setdefault(query, Served()).called[tool] = None
+                queries.setdefault(query, QueryOutcome()).called[tool] = None
         elif isinstance(part, ToolsShown | ToolsChanged) and result is not None:
             named = part.tools
             if query := asked.get(result.call_id, ""):
@@ -121,7 +121,7 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
             elif result.name == "add_tool" and place >= since:
                 for name in filter(found_by.__contains__, named):
                     query, tool = found_by[name]
-                    queries.setdefault(query, Served()).added[tool] = None
+                    queries.setdefault(query, QueryOutcome()).added[tool] = None
     return queries
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from mcpagent.search.fields import MAX_TEXT, local_name
 from mcpagent.search.postings import Postings
 from mcpagent.search.query import is_arithmetic
-from mcpagent.utilities.text.foreign_patterns import Patience, PatternError, compiled
+from mcpagent.utilities.text.foreign_patterns import CpuBudget, PatternError, compiled
 from mcpagent.values.messages import ToolDefinition
 
 MAX_PATTERN = 200
@@ -112,7 +112,7 @@ def matching(pattern: str, texts: Iterable[str]) -> list[int]:
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"the pattern is longer than {MAX_PATTERN} characters")
     runnable = compiled(pattern, any_case=True)
-    patience = Patience(DEADLINE_SECONDS)
+    patience = CpuBudget(DEADLINE_SECONDS)
     return [
         place for place, text in enumerate(texts) if patience.search(runnable, text)
     ]

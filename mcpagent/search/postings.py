@@ -49,7 +49,7 @@ _UNITS = {
 not too long."""
 
 
-class WorkedOut(dict[Key, Value]):
+class ComputedCache(dict[Key, Value]):
     """A cache that computes a missing key's value with `work`."""
 
     def __init__(self, work: Callable[[Key], Value]) -> None:
@@ -89,25 +89,25 @@ class Postings:
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
         """The number of each term."""
-        self.words: dict[str, tuple[int, ...]] = WorkedOut(self._terms_of)
+        self.words: dict[str, tuple[int, ...]] = ComputedCache(self._terms_of)
         """The terms of each written word."""
         self.spelled: list[str] = []
         """The terms by their numbers. These depend on what came first; what is found must not."""
         self.names: dict[int, Sequence[int]] = {}
         self.size = 0
         self.changes = 0
-        self.placed: dict[int, Lists] = WorkedOut(lambda _term: _NONE)
+        self.placed: dict[int, Lists] = ComputedCache(lambda _term: _NONE)
         """The lists that are read in place."""
-        self._added: dict[int, tuple[array[int], array[float]]] = WorkedOut(
+        self._added: dict[int, tuple[array[int], array[float]]] = ComputedCache(
             lambda _term: (array("I"), array("f"))
         )
         """The lists of tools that were added since."""
         self.gone: set[int] = set()
         """Removed tools that stand in lists all the same."""
         self._gone_of: dict[int, int] = {}
-        self.terms: dict[int, Term] = WorkedOut(self._look_up)
+        self.terms: dict[int, Term] = ComputedCache(self._look_up)
         """What a search asks of each term."""
-        self.name_rarities: dict[int, float] = WorkedOut(
+        self.name_rarities: dict[int, float] = ComputedCache(
             lambda number: sum(map(self.rarity, self.names[number]))
         )
         """Of all terms of a tool\'s name together."""
@@ -165,7 +165,7 @@ class Postings:
                 array("I", (number for number, _ in held)),
                 array("f", (weight for _, weight in held)),
             )
-        self.placed = WorkedOut(lambda _term: _NONE)
+        self.placed = ComputedCache(lambda _term: _NONE)
         self.gone, self._gone_of = set(), {}
 
     def lists(self, term: int) -> tuple[Lists, Lists]:
@@ -323,4 +323,4 @@ class PostingsOfSome(Postings):
                 weights.extend(compress(values, are_held(numbers)))
             return tools, weights
 
-        self.placed = WorkedOut(lists)
+        self.placed = ComputedCache(lists)

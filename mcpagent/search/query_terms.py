@@ -14,7 +14,7 @@ from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 from mcpagent.search.constants import FITTED
-from mcpagent.search.postings import Postings, WorkedOut
+from mcpagent.search.postings import ComputedCache, Postings
 from mcpagent.search.words import (
     MAX_WORD,
     STOP_WORDS,
@@ -103,10 +103,10 @@ class QueryAnalyzer:
         self._spelling = Spelling()
         self._spelled = 0
         self._known_spellings = spelling or self.learned_spellings
-        self._readings: dict[str, _Reading] = WorkedOut(self._read)
-        self._stems: dict[str, str] = WorkedOut(stem)
-        self._joined: dict[tuple[str, str], int | None] = WorkedOut(self._join)
-        self._guesses: dict[str, list[_Guess]] = WorkedOut(self._guess)
+        self._readings: dict[str, _Reading] = ComputedCache(self._read)
+        self._stems: dict[str, str] = ComputedCache(stem)
+        self._joined: dict[tuple[str, str], int | None] = ComputedCache(self._join)
+        self._guesses: dict[str, list[_Guess]] = ComputedCache(self._guess)
         self._read_at = 0
 
     def analyze(self, text: str) -> QueryTerms:
@@ -249,7 +249,10 @@ class Spelling:
         self._seen: set[str] = set()
 
     def add(self, words: Iterable[str]) -> None:
-        """Add plain words; digits alone and words under three letters are no target of a correction."""
+        """Add plain words as targets of typo correction.
+
+        Numbers and words shorter than three letters are skipped: typos are never corrected to them.
+        """
         new = {
             word for word in words if len(word) > 2 and not word.isdigit()
         } - self._seen

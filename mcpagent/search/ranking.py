@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
 from mcpagent.search.constants import FITTED
-from mcpagent.search.meaning.embedding import EmbeddingError
-from mcpagent.search.meaning.vectors import Stages, Vector
-from mcpagent.search.postings import Postings
-from mcpagent.search.query_terms import QueryAnalyzer, QueryTerms
-from mcpagent.search.requests import RequestForm
-from mcpagent.search.result import Reason
-from mcpagent.search.strength import (
+from mcpagent.search.odds import (
     MIN_STRENGTH,
-    Assessed,
+    MatchOdds,
     assess,
     covered_share,
     cutoffs,
     telling_words,
 )
+from mcpagent.search.postings import Postings
+from mcpagent.search.query_terms import QueryAnalyzer, QueryTerms
+from mcpagent.search.request_detection import RequestForm
+from mcpagent.search.result import Reason
+from mcpagent.search.semantic.embedding import EmbeddingError
+from mcpagent.search.semantic.vectors import Stages, Vector
 from mcpagent.utilities.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
@@ -92,7 +92,7 @@ class Ranking:
 
     query: QueryTerms
     scores: Mapping[int, float]
-    assessed: Assessed
+    assessed: MatchOdds
     hits: Mapping[int, float]
     word_share: float = 1.0
     likeness: Mapping[int, float] = field(default_factory=dict[int, float])
@@ -251,7 +251,7 @@ class Ranker:
         likest = max(favours.values())
         fits = ranking.assessed.fits or likest >= _LIKE_ASKED
         if likest >= _ASKED_BEFORE:
-            assessed = Assessed(math.inf)
+            assessed = MatchOdds(math.inf)
         else:
             assessed = ranking.assessed._replace(fits=fits)
         return replace(

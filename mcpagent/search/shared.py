@@ -15,13 +15,13 @@ from weakref import WeakKeyDictionary
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
 from mcpagent.search.index import Strategy, ToolIndex
-from mcpagent.search.indexed import Indexed, garbage_collection_paused
+from mcpagent.search.indexed_tools import Indexed, garbage_collection_paused
 from mcpagent.search.learning import SearchHistory, UsagePrior
-from mcpagent.search.meaning.vectors import Stages, vectors_for
 from mcpagent.search.name_index import NameIndexOfSome
-from mcpagent.search.postings import PostingsOfSome, WorkedOut
+from mcpagent.search.postings import ComputedCache, PostingsOfSome
 from mcpagent.search.query_terms import QueryAnalyzer, Spelling
 from mcpagent.search.ranking import Ranker
+from mcpagent.search.semantic.vectors import Stages, vectors_for
 from mcpagent.search.words import pieces, written_words
 from mcpagent.values.messages import ToolDefinition
 
@@ -118,8 +118,8 @@ class _Whole(Indexed):
         self._alike: dict[tuple[str | None, str, str], list[int]] = {}
         self._about: dict[int, str] = {}
         self._known: dict[int, int] = {}
-        self._words: dict[int, frozenset[str]] = WorkedOut(self._words_of)
-        self._pieces: dict[str, tuple[str, ...]] = WorkedOut(
+        self._words: dict[int, frozenset[str]] = ComputedCache(self._words_of)
+        self._pieces: dict[str, tuple[str, ...]] = ComputedCache(
             lambda word: tuple(pieces(word))
         )
 

@@ -22,6 +22,7 @@ from mcpagent.models.tool_changes_in_history import (
 from mcpagent.tool_search.category_words import characteristic_words
 from mcpagent.tool_search.search_options import ToolSearch, definition_tokens
 from mcpagent.tool_search.unique_names import NameMap, offered_names
+from mcpagent.utilities.python.worker_threads import with_pauses
 from mcpagent.values.messages import ToolDefinition, ToolKey
 from mcpagent.values.tools import Tool
 
@@ -61,7 +62,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class NameTable:
     """The tools of a catalogue by their offered names; `names` also has the tools that are gone for now."""
 
     names: Mapping[ToolKey, str]
@@ -75,7 +76,7 @@ class Naming:
         names: Mapping[ToolKey, str],
         listed: Mapping[ToolKey, str],
         order: Iterable[str] = (),
-    ) -> Naming:
+    ) -> NameTable:
         """Return the tools with their offered names.
 
         `listed` has the name under which each tool is listed. `order` has names of tools that were offered before: they
@@ -112,7 +113,7 @@ class Naming:
             self.names[key] == name for key, name in new.items()
         )
 
-    def goes_on_from(self, before: Naming) -> bool:
+    def goes_on_from(self, before: NameTable) -> bool:
         """Return whether all names mean the same as before, and the remaining tools come first, in the same order."""
         if self.names is before.names:  # of one catalogue, or of a twin of it
             return True
@@ -148,6 +149,18 @@ class Shared:
         self.counted = 0
         """How many definitions were counted."""
         self._equal: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
+        self._prompts: tuple[tuple[ToolDefinition, ...], ToolIndex] | None = None
+
+    def prompt_index(self, prompts: tuple[ToolDefinition, ...]) -> ToolIndex:
+        """Return a search index over these prompts of servers; the same one for the same prompts."""
+        from mcpagent.search import ToolIndex
+
+        if self._prompts is None or self._prompts[0] is not prompts:
+            index = ToolIndex("bm25")
+            for server in dict.fromkeys(prompt.server for prompt in prompts):
+                index.replace(server, [one for one in prompts if one.server == server])
+            self._prompts = (prompts, index)
+        return self._prompts[1]
 
     @property
     def index(self) -> SharedIndex:
@@ -219,7 +232,7 @@ class Catalog:
         search: ToolSearch,
         *,
         listed: tuple[Tool, ...] = (),
-        after: Naming | None = None,
+        after: NameTable | None = None,
         others: Iterable[Catalog] = (),
         shared: Shared | None = None,
     ) -> None:
@@ -228,7 +241,7 @@ class Catalog:
         self.listed = listed
         self.listing = listing
         self._listed_now: Sequence[Tool] = ()
-        self.naming = after or Naming.of({}, {}, {})
+        self.naming = after or NameTable.of({}, {}, {})
         self._total: tuple[Mapping[str, Tool], int] | None = None
         self._categories: tuple[Mapping[str, Tool], Mapping[str, int]] | None = None
         self._abouts: Mapping[str, str] = {}
@@ -241,6 +254,10 @@ class Catalog:
     def reserved(self) -> frozenset[str]:
         """Names that no tool is offered under."""
         return self._of_all.reserved
+
+    def prompt_index(self, prompts: tuple[ToolDefinition, ...]) -> ToolIndex:
+        """Return a search index over these prompts of servers, which all catalogues of the agent share."""
+        return self._of_all.prompt_index(prompts)
 
     def update(self, listing: Listing, others: Iterable[Catalog] = ()) -> None:
         """Replace the listing; tools that stay keep their names. Raises `ConfigError` if two tools are the same.
@@ -271,7 +288,7 @@ class Catalog:
         self._listed_now = listed
         named_before, self.naming = (
             self.naming,
-            Naming.of(tools, names, listed_as, self.naming.known),
+            NameTable.of(tools, names, listed_as, self.naming.known),
         )
         self.is_grown = bool(named_before.names) and not self.naming.is_as_new(
             tools, self.reserved
@@ -391,6 +408,11 @@ class Catalogs:
         self._held: list[Catalog] = []
         self._alive: WeakValueDictionary[int, Catalog] = WeakValueDictionary()
 
+    async def count(self, tools: Iterable[Tool]) -> None:
+        """Count the tokens of the tools ahead of the first catalogue: thousands of tools take long."""
+        async for tool in with_pauses(tools):
+            self.shared.tokens(tool.definition)
+
     def of(
         self,
         listed: tuple[Tool, ...],
@@ -412,7 +434,7 @@ class Catalogs:
             if mine is not None and goes_on:
                 before = mine.naming
             else:
-                before = Naming.of({}, {}, {})
+                before = NameTable.of({}, {}, {})
             same = (
                 one
                 for one in others

@@ -12,13 +12,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from mcpagent.search.examples import shipped_names
 from mcpagent.search.fields import local_name
 from mcpagent.search.words import STOP_WORDS, name_words, stem, written_words
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
+
+_WELL_KNOWN = Path(__file__).with_name("well_known_tools.txt")
 
 _MOST_TOOLS = 400
 """Tools of one server that are read."""
@@ -240,11 +242,14 @@ def _usual_elsewhere(local_names: Sequence[str]) -> _Usual:
 
 @cache
 def _well_known_names() -> frozenset[str]:
-    """Return the names of well-known tools, of all that begin alike with a server's name only some.
+    """Return the names of well-known tools. Of the names that begin with a server's name, one counts.
 
+    They are a sample of 31 servers of all kinds. With every tool that has example requests, half of which are of a few
+    large APIs, their words would be usual: a right server was among three for 83 of 106 requests, with these for 90.
     A word that only begins names and is never in the middle, as in `jira_get_issue`, is a server's name.
     """
-    words = {name: name_words(name) or [name] for name in sorted(shipped_names())}
+    names = _WELL_KNOWN.read_text("utf-8").split()
+    words = {name: name_words(name) or [name] for name in names}
     inner = {word for parts in words.values() for word in parts[1:]}
     taken = Counter[str]()
     found: set[str] = set()

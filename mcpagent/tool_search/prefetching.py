@@ -109,19 +109,24 @@ async def _searched(session: SessionTools, prompt: str) -> SearchResult:
     """
     limit, trusted = session.prefetches, {*session.listing.trusted, None}
     is_mixed = any(tool.definition.server in trusted for tool in session.known.values())
-    result = await session.search(
-        prompt, limit + _BESIDE if is_mixed else limit, is_prompt=True
-    )
     if not is_mixed:
-        return result
+        return await session.search(prompt, limit, is_prompt=True)
 
     def worth(match: Match) -> float:
         if match.tool.server in trusted:
             return match.score
         return match.score * _SIMILAR
 
-    ordered = sorted(result.matches, key=worth, reverse=True)
-    return replace(result, matches=tuple(ordered[:limit]))
+    looked_at = limit + _BESIDE
+    while True:
+        result = await session.search(prompt, looked_at, is_prompt=True)
+        ordered = sorted(result.matches, key=worth, reverse=True)[:limit]
+        if len(result.matches) < looked_at or result.matches[-1].score <= worth(
+            ordered[-1]
+        ):
+            # No trusted tool behind these is worth as much.
+            return replace(result, matches=tuple(ordered))
+        looked_at *= 4
 
 
 def _is_new(match: Match, session: SessionTools) -> bool:

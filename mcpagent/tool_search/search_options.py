@@ -16,6 +16,7 @@ from mcpagent.utilities.python.argument_checks import (
     expect_fields,
     expect_names,
 )
+from mcpagent.utilities.python.unknown_arguments import answers_unknown_arguments
 from mcpagent.utilities.text.globs import fits
 from mcpagent.values.messages import ToolDefinition
 
@@ -47,6 +48,7 @@ Strategy: TypeAlias = (
 )
 
 
+@answers_unknown_arguments
 @dataclass(frozen=True, slots=True)
 class ToolSearch:
     """The options of tool search.

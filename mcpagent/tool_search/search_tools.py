@@ -24,6 +24,7 @@ from mcpagent.tool_search.session_tools import AddOutcome, SessionTools
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, ToolsSearched
 from mcpagent.values.messages import (
+    Pinned,
     Text,
     ToolDefinition,
     ToolErrorKind,
@@ -43,6 +44,9 @@ MAX_RESULTS = 20
 MAX_OFFSET = 1_000
 RESULTS_PER_QUERY = 3
 """Where several are searched at once, as far as `MAX_RESULTS` goes."""
+
+MAX_PROMPTS = 3
+"""Prompts of servers among the results of a search."""
 
 _LEAST_RESULT = 40
 _ROOMS = (
@@ -147,6 +151,7 @@ def tool_search_tools(session: SessionTools) -> tuple[Tool, ...]:
             deferred=False,
             ordered=True,
             checks_arguments=True,
+            large_result_tokens=0 if definition is ADD_TOOL else None,
         )
         for offered, definition, run in tools
         if offered
@@ -191,6 +196,14 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     else:
         after = SOME_LOADED
     answer = _search_answer(result, session, there, after=after, offset=asked.offset)
+    reader, prompts = await _prompts(session, asked, there)
+    if reader is not None and prompts:
+        answer["tools"] += prompts
+        answer["found"] += len(prompts)
+        told = answer["message"] if result.matches else ""
+        answer["message"] = (
+            f'{told} Prompts are read with {reader.name}, as their "call" shows.'.strip()
+        )
     shown_query = (query if isinstance(query, str) else ", ".join(query[:MAX_QUERIES]))[
         :MAX_QUERY
     ]
@@ -205,15 +218,52 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
         changes.append(
             ToolsShown(names, tuple(match.tool.key for match in result.matches))
         )
-    return _json_output(answer, tuple(changes) if names else (), (event,))
+    if not names:
+        changes.clear()
+    if reader is not None and prompts:
+        changes.append(ToolsShown((reader.name,), (reader.definition.key,)))
+    return _json_output(answer, tuple(changes), (event,))
+
+
+async def _prompts(
+    session: SessionTools, asked: SearchCall, offered: set[str]
+) -> tuple[Tool | None, list[dict[str, Any]]]:
+    """Return the tool that reads prompts of servers, and the prompts that match a query, as results of a search."""
+    from mcpagent.search.signature import first_sentences
+
+    readers = [tool for tool in session.known.values() if tool.leads_to]
+    if asked.offset or not readers:
+        return None, []
+    [reader, *_] = readers
+    found = await session.catalog.prompt_index(reader.leads_to).find(
+        asked.query, MAX_PROMPTS, server=asked.server
+    )
+    shown: list[dict[str, Any]] = []
+    for match in found.matches:
+        if match.odds == "weak":
+            continue
+        prompt = match.tool
+        values = dict.fromkeys(prompt.parameters["properties"], "...")
+        call = {"server": prompt.server, "name": prompt.original_name}
+        shown.append(
+            {
+                "name": reader.name,
+                "match": match.odds,
+                "kind": "prompt",
+                "description": first_sentences(prompt.description, 200),
+                "call": {**call, "arguments": values} if values else call,
+                **({"loaded": True} if reader.name in offered else {}),
+            }
+        )
+    return reader, shown
 
 
 def _loaded(
     result: SearchResult, session: SessionTools, offered: set[str]
 ) -> Sequence[str]:
-    """Return the tools that a search loads, of those that it shows and the model accepts.
+    """Return the names of the found tools to load: all likely ones, else all possible ones, else the best weak one.
 
-    These are the likely ones, else the possible ones; if all are weak, the best.
+    Tools that are offered already, or that exceed the model's limits, are omitted.
     """
     by_odds: dict[str, list[str]] = {}
     for match in result.matches:
@@ -449,6 +499,9 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
 
     tool = match.tool
     named = {"name": tool.name, "match": match.odds}
+    known = session.known.get(tool.name)
+    if known is not None and known.instructs:
+        named["kind"] = "skill"
     if match.query:
         named["query"] = safe_line(match.query, _SHOWN_QUERY)
     if session.options.renderer is not None:
@@ -514,7 +567,23 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
         None if outcome.added or outcome.already else "unknown_tool"
     )
     told = _add_message(outcome) + (_connecting(session) if outcome.not_found else "")
-    return ToolOutput((Text(told),), error, (change,) if outcome.added else ())
+    if not outcome.added:
+        return ToolOutput((Text(told),), error)
+    read = await _instructions(session, outcome.added)
+    content = (Text(told), *(part for output in read for part in output.content))
+    return ToolOutput(content, error, (change, Pinned()) if read else (change,))
+
+
+async def _instructions(
+    session: SessionTools, names: Sequence[str]
+) -> list[ToolOutput]:
+    """Return the instructions of the added skills. One that the rules ask about or deny waits for its own call."""
+    skills = [
+        tool
+        for name in names
+        if (tool := session.known[name]).instructs and session.instructs(tool)
+    ]
+    return [await skill.run({}) for skill in skills]
 
 
 def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
@@ -522,7 +591,13 @@ def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
         names = _with_patterns(session, names)
     if isinstance(names, str):
         return names
-    return session.add(names)
+    outcome = session.add(names)
+    further = [
+        name for added in outcome.added for name in session.known[added].companions
+    ]
+    if further:
+        return session.add([*names, *further])
+    return outcome
 
 
 def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | str:

@@ -22,7 +22,7 @@ from mcpagent.search.words import name_key
 from mcpagent.tool_search.catalog import (
     Catalog,
     Listing,
-    Naming,
+    NameTable,
     category_of,
     listed_names,
 )
@@ -33,7 +33,7 @@ from mcpagent.tool_search.search_options import (
     ToolSearch,
     paying_tokens,
 )
-from mcpagent.tool_search.tool_budget import MOST_OF_WINDOW, Room
+from mcpagent.tool_search.tool_budget import MOST_OF_WINDOW, ToolBudget
 from mcpagent.tool_search.unique_names import offered_names
 from mcpagent.utilities.text.globs import fits
 from mcpagent.values.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
@@ -95,7 +95,8 @@ class SessionTools:
     tools are offered when the history adds them. `after` is the previous value of the same conversation: tools that it
     left to the provider stay so. `search_cost` returns the cost of a search with the model, in cached input tokens,
     when "auto" needs it, and `limits` the limits of the model; `too_many` reports if these are why tools are hidden.
-    `settle` waits a bounded time for servers that are connecting, and their tools are known then. `virtual` tools are
+    `settle` waits a bounded time for servers that are connecting, and their tools are known then. `instructs` returns
+    whether the rules let `add_tool` return the instructions of a skill. `virtual` tools are
     the runtime's own, offered first; those in `later` are offered once the history has added them, and the tool budget
     never drops them. `told_unchecked` has the tools announced as unchecked: their arguments are not validated.
     `searching`, and the names of known tools, never change once the conversation has begun.
@@ -112,9 +113,11 @@ class SessionTools:
         search_cost: Callable[[], float | None] = lambda: None,
         limits: Callable[[], ToolLimits] = ToolLimits,
         settle: Callable[[], Awaitable[None]] = _nothing,
+        instructs: Callable[[Tool], bool] = lambda _tool: True,
     ) -> None:
         self._limits = limits
         self.settle = settle
+        self.instructs = instructs
         self.conversation = conversation
         self._search = search or catalog.search
         self._asked_pins = tuple(pinned)
@@ -192,7 +195,7 @@ class SessionTools:
         """The reason why each configured server is not connected."""
         return self.listing.unavailable
 
-    def _named(self, order: Iterable[str]) -> Naming:
+    def _named(self, order: Iterable[str]) -> NameTable:
         """Return the catalogue's names, unless the history has others: known names keep their meaning there."""
         shared, meant = self._shared, self.conversation.discovery.keys
         theirs = {key: name for name, key in meant.items() if shared.has(key)}
@@ -211,7 +214,7 @@ class SessionTools:
         new = offered_names(
             listed, sticky=sticky, reserved=self.catalog.reserved | lost
         )
-        return Naming.of(tools, {**sticky, **new}, listed, order)
+        return NameTable.of(tools, {**sticky, **new}, listed, order)
 
     def refresh(self) -> ToolsUpdate | None:
         """Adopt the current catalogue; return None if nothing changed. The caller announces it in the conversation."""
@@ -319,11 +322,11 @@ class SessionTools:
         return names
 
     @property
-    def _room(self) -> Room:
+    def _room(self) -> ToolBudget:
         """The tool budget of the model."""
         if self._fits != ToolLimits():
-            return Room.of(self._fits, self.catalog.total_tokens())
-        return Room()
+            return ToolBudget.of(self._fits, self.catalog.total_tokens())
+        return ToolBudget()
 
     def _sizes(self, names: Iterable[str]) -> Iterator[int]:
         """Estimated tokens of the definitions under these names; 0 for one that is gone."""
@@ -637,7 +640,7 @@ class SessionTools:
 
     def _too_many(self, sizes: Sequence[int]) -> str:
         """Return the reason why tools of these sizes in tokens exceed the model's limits; "" if they do not."""
-        room, window = Room.of(self._fits, sum(sizes)), self._fits.window_tokens
+        room, window = ToolBudget.of(self._fits, sum(sizes)), self._fits.window_tokens
         if room.fitting(sizes) == len(sizes):
             return ""
         if room.tools is not None and len(sizes) > room.tools:
@@ -645,7 +648,7 @@ class SessionTools:
         half = f"more than {MOST_OF_WINDOW:.0%} of its window of {window:,} tokens"
         return f"{len(sizes)} tools take {sum(sizes):,} tokens, {half}"
 
-    def room(self, wanted: Iterable[str] = ()) -> Room:
+    def room(self, wanted: Iterable[str] = ()) -> ToolBudget:
         """Return the remaining tool budget of the model, if the `wanted` tools are to be offered as well."""
         discovery = self.conversation.discovery
         offered = self._offered(discovery)
@@ -692,6 +695,14 @@ class SessionTools:
         each = self.catalog.total_tokens() // max(len(self.known), 1)
         room = room.beside([each] * self.options.max_results)
         return frozenset(first[: room.fitting(self._sizes(first))])
+
+    @property
+    def search_begins_at(self) -> int:
+        """The tokens of definitions above which "auto" searches."""
+        if self.options.auto_tokens is not None:
+            return self.options.auto_tokens
+        each = self.catalog.total_tokens() / max(len(self.known), 1)
+        return paying_tokens(self._search_cost(), each, load=self.options.load)
 
     def _pays(self, tokens: int) -> bool:
         if self.options.auto_tokens is not None:

@@ -12,14 +12,14 @@ MOST_OF_WINDOW = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ToolBudget:
     """A tool budget: the number of further tools and their estimated tokens that a model accepts. None: unlimited."""
 
     tools: int | None = None
     tokens: int | None = None
 
     @classmethod
-    def of(cls, limits: ToolLimits, known_tokens: int) -> Room:
+    def of(cls, limits: ToolLimits, known_tokens: int) -> ToolBudget:
         """Return the whole budget; it limits tokens only if the tokens of all known tools could exceed it."""
         window = limits.window_tokens
         tokens = None
@@ -35,7 +35,7 @@ class Room:
         """True if neither tools nor tokens are limited."""
         return self.tools is None and self.tokens is None
 
-    def beside(self, tokens: Iterable[int]) -> Room:
+    def beside(self, tokens: Iterable[int]) -> ToolBudget:
         """Return the remaining budget after tools of these sizes."""
         if self.is_endless:
             return self

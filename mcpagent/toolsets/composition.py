@@ -1,7 +1,7 @@
 """Toolsets made of toolsets: prefixed, renamed, filtered and so on, each time the inner ones are listed.
 
-Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `Composed`. A
-`Composed` enters its sources in order and exits them in reverse.
+Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `CombinedSources`. A
+`CombinedSources` enters its sources in order and exits them in reverse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
-from mcpagent.permissions.policy import ApprovalPredicate
+from mcpagent.permissions.approval_policy import ApprovalPredicate
 from mcpagent.run.agent_run import RunContext, current_run, run_context
 from mcpagent.tool_search.unique_names import legal_name
 from mcpagent.toolsets.functions import FunctionLike, FunctionToolset
@@ -74,7 +74,7 @@ _MOST_MADE = 8
 """Cached results of `prepared` for one tool, and cached lists of `dynamic`."""
 
 
-class Composed:
+class CombinedSources:
     """Sources listed together, their tools changed by `change`; `label` names it in errors.
 
     A change that depends on the tools alone (`is_pure`) is repeated only when they differ: toolsets are listed before
@@ -128,7 +128,7 @@ class Composed:
     def _known_of_sources(self) -> Known:
         return min((known_of(source) for source in self._sources), default=Known.ALL)
 
-    async def __aenter__(self) -> Composed:
+    async def __aenter__(self) -> CombinedSources:
         async with self._opening:
             if self._users == 0:
                 async with AsyncExitStack() as exits:
@@ -169,7 +169,7 @@ def as_toolset(source: ToolSource) -> Toolset:
     toolset: Toolset = source  # type: ignore[assignment]  # the protocol was checked
     identity = getattr(toolset, "id", "")
     if isinstance(identity, str) and identity:
-        return Composed(
+        return CombinedSources(
             (toolset,),
             toolset_label(toolset),
             lambda tools: identified(tools, identity),
@@ -177,10 +177,10 @@ def as_toolset(source: ToolSource) -> Toolset:
     return toolset
 
 
-def _of_server(server: ServerConfig) -> Composed:
+def _of_server(server: ServerConfig) -> CombinedSources:
     place = f'server "{server.name}": defer_loading'
     names = list_of_names(server.defer_loading or False, place)
-    return Composed(
+    return CombinedSources(
         (ServerSource(server),),
         f'server "{server.name}"',
         lambda tools: hidden_by(tools, server),
@@ -220,16 +220,16 @@ async def labelled_tools(toolset: Toolset) -> tuple[str, list[Tool]]:
     return label, usable_tools(label, await toolset.tools())
 
 
-def combined(*sources: ToolSource) -> Composed:
+def combined(*sources: ToolSource) -> CombinedSources:
     """Combine the tools of all sources, in order.
 
     A duplicate name is an error that names both sources. Tools of two MCP servers may share a name: they are offered as
     `server__tool`.
     """
-    return Composed(tuple(map(as_toolset, sources)), "combined(...)")
+    return CombinedSources(tuple(map(as_toolset, sources)), "combined(...)")
 
 
-def prefixed(source: ToolSource, prefix: str) -> Composed:
+def prefixed(source: ToolSource, prefix: str) -> CombinedSources:
     """Each tool as `prefix_name`."""
     expect("prefixed", prefix, str, 'a text such as "github"')
 
@@ -239,7 +239,7 @@ def prefixed(source: ToolSource, prefix: str) -> Composed:
     return _composed(source, f'prefixed("{prefix}")', change)
 
 
-def renamed(source: ToolSource, names: Mapping[str, str]) -> Composed:
+def renamed(source: ToolSource, names: Mapping[str, str]) -> CombinedSources:
     """Tools under new names, given as new name -> old name; the others stay. An unknown old name is warned of once.
 
     Two names may be swapped. Raises `ConfigError` for two new names of one tool, and lists none if two tools would have
@@ -318,7 +318,7 @@ class _Asking:
         return False
 
 
-def filtered(source: ToolSource, predicate: Filter) -> Composed:
+def filtered(source: ToolSource, predicate: Filter) -> CombinedSources:
     """Keep the tools for which `predicate(context, definition)`, sync or async, is true.
 
     The predicate runs before each request to the model and again at each call. An exception hides the tool.
@@ -350,7 +350,7 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
     return _composed(source, "filtered(...)", change, is_pure=False)
 
 
-def prepared(source: ToolSource, prepare: Prepare) -> Composed:
+def prepared(source: ToolSource, prepare: Prepare) -> CombinedSources:
     """Tools whose definitions `prepare(context, definitions)` changes or drops before each request; it adds none."""
     expect_function("prepared", prepare, "context", "definitions")
     made: dict[str, list[tuple[Tool, Tool]]] = {}
@@ -400,7 +400,7 @@ def prepared(source: ToolSource, prepare: Prepare) -> Composed:
 
 def approval_required(
     source: ToolSource, predicate: ApprovalPredicate | None = None
-) -> Composed:
+) -> CombinedSources:
     """Tools whose calls need approval: all, or those for which `predicate(context, definition, arguments)` holds."""
     if predicate is not None:
         expect_function(
@@ -411,7 +411,9 @@ def approval_required(
     )
 
 
-def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Composed:
+def deferred(
+    source: ToolSource, names: bool | Collection[str] = True
+) -> CombinedSources:
     """Hide tools until the model has found them: all tools, or only the named ones.
 
     A name that no tool has ends the start of an agent, or is a warning if the source lists other tools later on.
@@ -419,7 +421,7 @@ def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Compos
     toolset = as_toolset(source)
     place = f"deferred(...) of {toolset_label(toolset)}"
     named = NamedTools(list_of_names(names, place), place, is_error=True)
-    return Composed(
+    return CombinedSources(
         (toolset,),
         place,
         lambda tools: hidden(tools, names),
@@ -428,7 +430,7 @@ def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Compos
     )
 
 
-def wrapped(source: ToolSource, around: Around) -> Composed:
+def wrapped(source: ToolSource, around: Around) -> CombinedSources:
     """Tools whose calls go through `await around(definition, arguments, run)`, which calls `await run(arguments)`."""
     expect_function("wrapped", around, "definition", "arguments", "run")
 
@@ -451,9 +453,9 @@ def _composed(
     *,
     is_pure: bool = True,
     named: NamedTools | None = None,
-) -> Composed:
+) -> CombinedSources:
     toolset = as_toolset(source)
-    return Composed(
+    return CombinedSources(
         (toolset,),
         f"{what} of {toolset_label(toolset)}",
         change,

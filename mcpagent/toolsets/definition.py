@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -11,8 +12,8 @@ from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.history.compaction_options import Compaction
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.base import Model, ModelSettings
-from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.models.provider_tools.provider_tool_values import ProviderTool
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.run.agent_run import (
     TOOL_TIMEOUT_SECONDS,
     Middleware,
@@ -24,6 +25,7 @@ from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.sources import AgentSources
 from mcpagent.utilities.python.argument_checks import expect, expect_fields
+from mcpagent.utilities.python.unknown_arguments import answers_unknown_arguments
 from mcpagent.values.approval import CallAnswer
 from mcpagent.values.events import Emit, Event
 from mcpagent.values.limits.run_limits import NO_LIMITS, Limits
@@ -66,6 +68,7 @@ def _resolve(choice: ModelChoice) -> Model:
     return resolve_model(choice)
 
 
+@answers_unknown_arguments
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """Options of an agent's runs: limits and settings of an answer, shared options of servers, and wrappers.
@@ -79,7 +82,8 @@ class RunOptions:
     and the model gets a preview and tools that read the rest; 0: never, None: 10,000, or the value of a card.
     `compaction` sets how much of the model's window a conversation may take; with None it is never compacted, and one
     that is too long is an error. `servers` are the options that all MCP servers share. `wrappers` are applied to the
-    model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one.
+    model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one. `skills` are folders of
+    Agent Skills, as in `skills_toolset`.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -90,6 +94,7 @@ class RunOptions:
     compaction: Compaction | None = field(default_factory=Compaction)
     servers: ServerOptions = field(default_factory=ServerOptions)
     wrappers: Sequence[Wrapper] = ()
+    skills: Sequence[str | Path] = ()
 
     def __post_init__(self) -> None:
         expect_fields(self)

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from mcpagent.history.intake.budget import MAX_VALUES
-from mcpagent.history.intake.file_words import file_kind
+from mcpagent.history.intake.file_descriptions import file_kind
 from mcpagent.history.intake.media_types import base64_text, file_type, printable_text
 from mcpagent.toolsets.tables import Table, is_missing, table_of
 from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
@@ -38,6 +38,9 @@ from mcpagent.values.tools import ToolOutput, ToolReturn
 
 MAX_ITEMS = 1_000
 """Items of an iterator or an array that the model gets; an iterator may be endless."""
+
+_AT_ONCE = 10_000
+"""Values of a very large result that are converted at once."""
 
 MAX_CHARACTERS = 1_000_000
 """Characters of a value that programs get as data; they read a longer one from its text."""
@@ -81,11 +84,16 @@ def tool_output(value: object) -> ToolOutput:
     try:
         table = table_of(value)
         data = None
-        if table is None:
-            data = _plain(value, images)
         if table is not None:
             text = _csv_text(table, images)
+        elif isinstance(value, list | dict) and is_large(
+            value, MAX_VALUES, sys.maxsize
+        ):
+            text = _written_in_steps(
+                value, images
+            )  # without data: so many objects make each garbage collection long
         else:
+            data = _plain(value, images)
             text = _written(data)
     except RecursionError:
         raise ValueError(
@@ -144,6 +152,26 @@ def _written(data: Any) -> str:
     if is_large(data):
         return json_in_steps(data, ",", ":")
     return to_json(data, inf_nan_mode="strings").decode()
+
+
+def _written_in_steps(value: Any, images: list[_Shown]) -> str:
+    """Return `_written` of `_plain` of very many values, of which only some exist as plain data at a time."""
+    if isinstance(value, dict) and is_large(value):
+        members = [
+            f"{json.dumps(_key(key), ensure_ascii=False)}:{_written_in_steps(item, images)}"
+            for key, item in value.items()
+        ]
+        return f"{{{','.join(members)}}}"
+    if not (isinstance(value, list) and is_large(value)):
+        return json_in_steps(_plain(value, images), ",", ":")
+    pieces: list[str] = []
+    for start in range(0, len(value), MAX_ITEMS):
+        items = value[start : start + MAX_ITEMS]
+        if is_large(items, _AT_ONCE):
+            pieces += [_written_in_steps(item, images) for item in items]
+        else:
+            pieces.append(json_in_steps(_plain(items, images), ",", ":")[1:-1])
+    return f"[{','.join(pieces)}]"
 
 
 def _plain(value: Any, images: list[_Shown]) -> Any:

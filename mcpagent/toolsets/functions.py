@@ -19,7 +19,8 @@ from typing import (
 )
 
 from mcpagent.errors import ConfigError
-from mcpagent.permissions.policy import ApprovalPredicate
+from mcpagent.history.intake.budget import MAX_LISTED_BYTES
+from mcpagent.permissions.approval_policy import ApprovalPredicate
 from mcpagent.run.agent_run import RunContext, run_context
 from mcpagent.tool_search.unique_names import expect_legal_name
 from mcpagent.toolsets.function_results import first_items, tool_output
@@ -32,7 +33,7 @@ from mcpagent.utilities.python.argument_checks import (
     expect_arguments,
     expect_options,
 )
-from mcpagent.utilities.python.collecting import uncollected
+from mcpagent.utilities.python.garbage_collection import uncollected
 from mcpagent.utilities.python.worker_threads import is_large
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import (
@@ -115,7 +116,7 @@ def function_tool(
 
 
 def _underlying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that has the name, the types and the docstring: for a `partial`, its function."""
+    """Return the function with the name, annotations and docstring: the wrapped one of a `partial`."""
     if isinstance(function, partial):
         return _underlying(function.func)
     return function
@@ -194,7 +195,13 @@ def _code(function: Callable[..., Any]) -> Callable[..., Any]:
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     from docstring_parser import parse
 
-    parsed = parse(_code(function).__doc__ or inspect.getdoc(function) or "")
+    text = _code(function).__doc__ or inspect.getdoc(function) or ""
+    if len(text) > MAX_LISTED_BYTES:
+        return (
+            text,
+            {},
+        )  # a tool so large is left out, and parsing it would take seconds
+    parsed = parse(text)
     paragraphs = (parsed.short_description, parsed.long_description)
     texts = {item.arg_name: item.description or "" for item in parsed.params}
     return "\n\n".join(text for text in paragraphs if text), texts

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
-from mcpagent.permissions.policy import ApprovalPredicate
+from mcpagent.permissions.approval_policy import ApprovalPredicate, answer_of_predicate
 from mcpagent.run.agent_run import run_context
 from mcpagent.tool_search.unique_names import legal_name
 from mcpagent.utilities.python.argument_checks import expect_kind
@@ -151,12 +151,13 @@ def _also(
     earlier = tool.approval
 
     async def needed(arguments: dict[str, Any]) -> bool:
-        if predicate is None or (
-            earlier is not None and await awaited(earlier(arguments))
+        if predicate is None:
+            return True
+        if earlier is not None and answer_of_predicate(
+            await awaited(earlier(arguments))
         ):
             return True
-        return await awaited(
-            predicate(run_context(), tool.asked(arguments), json_copy(arguments))
-        )
+        asked = predicate(run_context(), tool.asked(arguments), json_copy(arguments))
+        return answer_of_predicate(await awaited(asked))
 
     return needed

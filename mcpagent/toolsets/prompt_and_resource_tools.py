@@ -14,7 +14,7 @@ from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
-from mcpagent.permissions.rules import entry_rules
+from mcpagent.permissions.decision import entry_rules
 from mcpagent.run.validation import verdict_beside
 from mcpagent.utilities.text.for_model import line_for_model, spelled
 from mcpagent.utilities.text.safe_text import safe_line
@@ -46,9 +46,10 @@ def server_content_tools(
     tools: list[Tool] = []
     if with_prompts:
         definition = _prompt_definition(with_prompts)
-        tools.append(
-            _content_tool(definition, with_prompts, unavailable, _prompt, _asked_prompt)
+        tool = _content_tool(
+            definition, with_prompts, unavailable, _prompt, _asked_prompt
         )
+        tools.append(replace(tool, leads_to=_searchable(with_prompts)))
     if with_resources:
         definition = _resource_definition(with_resources)
         tools.append(
@@ -57,6 +58,32 @@ def server_content_tools(
             )
         )
     return tools
+
+
+def _searchable(toolsets: Mapping[str, ServerLink]) -> tuple[ToolDefinition, ...]:
+    """Return the prompts of the servers as definitions that a search can rank."""
+    return tuple(
+        ToolDefinition(
+            f"{server}/{prompt.name[:_NAME]}",
+            line_for_model(prompt.description, 400),
+            {
+                "type": "object",
+                "properties": {
+                    spelled(item.name[:_NAME]): {"type": "string"}
+                    for item in prompt.arguments
+                },
+                "required": [
+                    spelled(item.name[:_NAME])
+                    for item in prompt.arguments
+                    if item.required
+                ],
+            },
+            server,
+            spelled(prompt.name[:_NAME]),
+        )
+        for server, toolset in toolsets.items()
+        for prompt in toolset.lists.prompts
+    )
 
 
 def known_content(servers: McpServers) -> list[ToolDefinition]:

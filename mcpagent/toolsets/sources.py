@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
 from mcpagent.errors import ConfigError
+from mcpagent.history.intake.listed_items import OVER_BUDGET, values_within_budget
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.models.provider_tools.provider_tool_values import ProviderTool
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.category_words import own_words
 from mcpagent.toolsets.composition import (
@@ -37,8 +39,10 @@ from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.toolsets.selection import Selection
 from mcpagent.toolsets.unmatched_names import unknown_name_line, unknown_names
 from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.python.worker_threads import with_pauses
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Emit, Notice, ServersAwaited, ignore
+from mcpagent.values.messages import ToolDefinition, ToolKey
 from mcpagent.values.tools import Tool, usable_tool
 
 if TYPE_CHECKING:
@@ -163,6 +167,8 @@ class ToolSources:
         value."""
         self._listing = Listing()
         self._unusable: dict[str, str] = {}
+        self._dropped: set[ToolKey] = set()
+        self._measured: dict[int, tuple[ToolDefinition, bool]] = {}
         self._unmatched: dict[str, list[str]] = {}
         self._emit: Emit = ignore
 
@@ -227,6 +233,8 @@ class ToolSources:
             self._of_server(server)  # an error in a server's settings ends the start
         for toolset in self._toolsets:
             await exits.enter_async_context(toolset)
+        async for tool in with_pauses(self.functions):
+            self._within_budget([tool])  # ahead of the first listing: many take long
 
     def _report_unmatched(self, server: ServerLink) -> None:
         """Warns of selected tools that the server does not have; again only when it had them in between."""
@@ -303,7 +311,11 @@ class ToolSources:
         parts.append(self._of_toolsets(from_toolsets))
         parts.append(self._content(connected))
         parts.append(
-            self._approved("functions", list(self.functions), lambda: self.functions)
+            self._approved(
+                "functions",
+                list(self.functions),
+                lambda: self._within_budget(self.functions),
+            )
         )
         key = tuple(map(id, parts))
         held = self._listings.get(key)
@@ -352,7 +364,9 @@ class ToolSources:
         held = self._abouts.get(name)
         if held is None or held[0] is not tools or held[1] != own:
             text = ""
-            if any(own):
+            if server.config.openapi:
+                text = ", ".join(groups_by_size(tools))
+            elif any(own):
                 text = own_words(name, [tool.definition for tool in tools], *own)
             held = self._abouts[name] = (tools, own, text)
         return held[2]
@@ -363,10 +377,38 @@ class ToolSources:
         if held is None:
             held = (
                 from_toolsets,
-                self._with_approval(self._selection.of(from_toolsets)),
+                self._with_approval(
+                    self._selection.of(self._within_budget(from_toolsets))
+                ),
             )
             _keep(self._selected, key, held)
         return held[1]
+
+    def _within_budget(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Return the tools without those whose definition is over the budget; each of these is reported once.
+
+        A definition is measured once: toolsets may list the same ones for each question.
+        """
+        kept = list[Tool]()
+        for tool in tools:
+            measured = self._measured.get(id(tool.definition))
+            if measured is None or measured[0] is not tool.definition:
+                measured = (tool.definition, self._is_within_budget(tool))
+                _keep(self._measured, id(tool.definition), measured, MOST_MEASURED)
+            if measured[1]:
+                kept.append(tool)
+        return kept
+
+    def _is_within_budget(self, tool: Tool) -> bool:
+        it = tool.definition
+        content = [it.description, it.parameters, tool.output_schema]
+        if values_within_budget(content, it.name) is not None:
+            return True
+        if it.key not in self._dropped:
+            self._dropped.add(it.key)
+            line = f'tool "{safe_line(it.name, 60)}" is left out: {OVER_BUDGET}'
+            self._emit(Notice(line, "warning"))
+        return False
 
     def _content(self, connected: Sequence[ServerLink]) -> list[Tool]:
         offers = [
@@ -445,6 +487,13 @@ class ToolSources:
         return any(expects_deferred(toolset) for toolset in self._toolsets)
 
 
+def groups_by_size(tools: Sequence[Tool]) -> list[str]:
+    """Return the categories that a server's own tools have, those of most tools first."""
+    counts = Counter(tool.definition.category for tool in tools)
+    counts.pop("", None)
+    return [name for name, _ in counts.most_common()]
+
+
 class WrappedSources:
     """The sources of another class, with some of their methods replaced."""
 
@@ -455,19 +504,31 @@ class WrappedSources:
         return getattr(self.inside, name)
 
 
+MOST_MEASURED = 200_000
+"""Definitions of tools whose size is known."""
+
 MAX_KEPT = 64
 """Cached listings of different sessions, by the identity of their parts, which the cache keeps alive."""
 
 
-def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:
+def _keep(kept: dict[_K, _T], key: _K, value: _T, most: int = MAX_KEPT) -> None:
     kept.pop(key, None)
     kept[key] = value
-    while len(kept) > MAX_KEPT:
+    while len(kept) > most:
         kept.pop(next(iter(kept)))
 
 
 AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource | ProviderTool
 """A function, a tool, a toolset, an `McpServer`, a list of functions and tools, or a tool that the provider runs."""
+
+
+def _shown(item: object) -> str:
+    """Return the type of a wrong item; a text may be the name of a server's tool."""
+    if isinstance(item, str):
+        return (
+            f'the text "{safe_line(item, 60)}"; a server\'s tools come with mcp_config='
+        )
+    return type(item).__name__
 
 
 def sources_of(
@@ -492,6 +553,6 @@ def sources_of(
             functions.append(function_tool(item))
         else:
             raise ConfigError(
-                f"tools: expected functions, tools and toolsets, got {type(item).__name__}"
+                f"tools: expected functions, tools and toolsets, got {_shown(item)}"
             )
     return ToolSources(functions, sources, mcp_config, options, policy)

@@ -51,8 +51,8 @@ class CallAnswer:
     """The answer to one `PendingCall`; `PendingCall.approve`, `.deny` and `.result` make it.
 
     `arguments` replace the call's own as a whole. `value` is the result of an external tool (text, or any JSON data);
-    `failed`: it is that tool's error. The model receives `message` with a denial. `kind` and `session` are those of the
-    call which it answers.
+    `failed`: it is that tool's error. The model receives `message` with a denial. `asked` is False for a denial that no
+    person made. `kind` and `session` are those of the call which it answers.
     """
 
     call_id: str
@@ -64,6 +64,7 @@ class CallAnswer:
     failed: bool = False
     kind: PendingKind = "approval"
     session: str = ""
+    asked: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the data that `from_json` reads; `value` must be JSON data."""
@@ -79,6 +80,7 @@ class CallAnswer:
             "failed": bool,
             "kind": _KINDS,
             "session": str,
+            "asked": bool,
         }
         return cls(
             **_checked(
@@ -149,8 +151,11 @@ class PendingCall:
             self.call_id, self.fingerprint, True, arguments, session=self.session
         )
 
-    def deny(self, message: str = "") -> CallAnswer:
-        """Deny the call; the model receives the denial with `message`."""
+    def deny(self, message: str = "", *, asked: bool = True) -> CallAnswer:
+        """Deny the call; the model receives the denial with `message`.
+
+        `asked=False`: no person was asked; `message` is the reason, and the model does not read that the user declined.
+        """
         expect("deny", message, str, "a message as text", error=InputError)
         return CallAnswer(
             self.call_id,
@@ -159,6 +164,7 @@ class PendingCall:
             message=message,
             kind=self.kind,
             session=self.session,
+            asked=asked,
         )
 
     def result(self, value: Any, *, failed: bool = False) -> CallAnswer:
@@ -237,11 +243,12 @@ class CallsPendingError(McpAgentError):
         self.requests = tuple(requests)
 
 
-def refused_words(tool: str, message: str) -> str:
-    """Return the text for the model of a call that was declined; `message` is the person's own text."""
-    return (
-        f'The user declined this call of "{tool}"{f": {message}" if message else "."}'
-    )
+def denied_words(tool: str, answer: CallAnswer) -> str:
+    """Return the text for the model of a denied call: who denied it, and the message of the answer."""
+    end = f": {answer.message}" if answer.message else "."
+    if answer.asked:
+        return f'The user declined this call of "{tool}"{end}'
+    return f'"{tool}" was not run{end}'
 
 
 def outdated_words(tool: str) -> str:

@@ -16,7 +16,7 @@ from mcpagent.values.approval import PendingCall
 from mcpagent.values.limits.run_limits import (
     LimitKind,
     LimitScope,
-    UsedUp,
+    ReachedLimit,
     shown_amount,
     stopped_words,
 )
@@ -305,7 +305,10 @@ class LimitReached:
     def said(self, what: str = "", *, limit: str = "") -> str:
         """Return the text with `what` after the amount, and `limit` instead of the limit's Python spelling."""
         return stopped_words(
-            UsedUp(self.limit, self.most, self.used), self.scope, what=what, limit=limit
+            ReachedLimit(self.limit, self.most, self.used),
+            self.scope,
+            what=what,
+            limit=limit,
         )
 
 
@@ -346,7 +349,7 @@ class RunFinished:
     `pending` are the calls that wait for an answer, `citations` the sources that the answer names.
 
     `spent` holds `usage`, the cost, and the share of tool definitions in it. `seconds` are those from the prompt to the
-    end, the waits for approvals among them.
+    end, without those in which a person was asked.
 
     With an `output_type`, `output` is the value, if there is one (`has_output`), and `answer` its JSON; `problems` are
     the misfits.

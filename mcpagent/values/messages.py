@@ -314,7 +314,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAside:
+class OffloadedResult:
     """A reference to an offloaded result; the conversation has a preview of it (`mcpagent.run.large_results`).
 
     Readers use `handle` to get it. `tokens` estimates how much of the window the whole would take, `kind` is its format
@@ -328,7 +328,7 @@ class KeptAside:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call. `seconds` is its run time, without the wait for an approval.
+    """The result of a call. `seconds` is its run time, without the time in which a person was asked.
 
     With `set_aside`, `content` is a preview of the result.
     """
@@ -338,7 +338,7 @@ class ToolResult:
     content: tuple[Content, ...]
     error: ToolErrorKind | None = None
     seconds: float = 0.0
-    set_aside: KeptAside | None = None
+    set_aside: OffloadedResult | None = None
     type: Literal["tool_result"] = "tool_result"
 
     @property

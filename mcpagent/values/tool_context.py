@@ -389,7 +389,7 @@ class FeatureNamespace:
 
 
 class FeatureRegistry:
-    """Which namespaces each feature of an application needs."""
+    """A registry of the state namespaces that each feature of an application needs."""
 
     def __init__(self) -> None:
         self._features: dict[str, tuple[FeatureNamespace, ...]] = {}

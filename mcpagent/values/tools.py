@@ -14,6 +14,7 @@ from mcpagent.values.events import Event
 from mcpagent.values.messages import (
     BinaryBlock,
     Content,
+    Pinned,
     Text,
     ToolDefinition,
     ToolErrorKind,
@@ -21,6 +22,10 @@ from mcpagent.values.messages import (
     ToolsShown,
     texts_for_model,
 )
+
+ToolChange: TypeAlias = ToolsShown | ToolsChanged | Pinned
+"""A part that follows a result in the history: tools that it shows, adds or removes, or that it stays when others are
+summarised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class ToolOutput:
 
     content: tuple[Content, ...]
     error: ToolErrorKind | None = None
-    changes: tuple[ToolsShown | ToolsChanged, ...] = ()
+    changes: tuple[ToolChange, ...] = ()
     events: tuple[Event, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     structured: Any = None
@@ -96,7 +101,10 @@ class Tool:
     of many servers: it returns the definition that rules, the approval and the fingerprint refer to for one call.
     `output_schema` is the schema of its results by its server (`ToolOutput.structured`); a result that breaks it is
     reported. Results of more than `large_result_tokens` (estimated) are offloaded; 0: never, None: the agent decides.
-    `rules` are those in the entries of the servers that a call may be for; they count for every agent.
+    `rules` are those in the entries of the servers that a call may be for; they count for every agent. A tool that
+    `instructs` returns instructions for a call without arguments and changes nothing: `add_tool` returns them at once.
+    `companions` are the names of tools that are loaded with it. `leads_to` are the prompts that calls can request: a
+    search finds them beside tools.
     """
 
     definition: ToolDefinition
@@ -113,6 +121,9 @@ class Tool:
     output_schema: dict[str, Any] | None = None
     large_result_tokens: int | None = None
     rules: tuple[Rule, ...] = ()
+    instructs: bool = False
+    companions: tuple[str, ...] = ()
+    leads_to: tuple[ToolDefinition, ...] = ()
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """Return the definition that a call with these arguments requests, valid or not, for rules and consent."""

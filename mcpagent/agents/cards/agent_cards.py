@@ -30,7 +30,10 @@ from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.fallback import FallbackModel
 from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import merged
-from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool
+from mcpagent.models.provider_tools.provider_tool_values import (
+    ProviderMcp,
+    ProviderTool,
+)
 from mcpagent.models.resolve import spec_of
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.definition import Definition, RunOptions

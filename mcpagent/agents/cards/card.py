@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ConfigError
-from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.models.provider_tools.provider_tool_values import ProviderTool
 from mcpagent.utilities.python.argument_checks import expect_fields
 from mcpagent.values.limits.run_limits import Limits
 

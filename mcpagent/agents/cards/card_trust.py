@@ -11,11 +11,11 @@ from mcpagent.agents.cards.teams import Team
 from mcpagent.config import ServersConfig
 from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE
-from mcpagent.models.provider_run.provider_tools import ProviderMcp, as_data
+from mcpagent.models.provider_tools.provider_tool_values import ProviderMcp, as_data
 from mcpagent.models.resolve import parse_spec
 from mcpagent.permissions.trust.descriptions import Description, Fact, real_place
 from mcpagent.utilities.filesystem.user_folders import is_users_own
-from mcpagent.utilities.text.secrets import names_a_credential
+from mcpagent.utilities.text.secrets import as_written, names_a_credential
 
 
 def describe_cards(
@@ -69,17 +69,17 @@ def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
                 written if isinstance(written, str) else json.dumps(written),
             )
             continue
-        yield Fact("has its provider call", f"{tool.name} at {tool.url}")
+        yield Fact("has its provider call", f"{tool.name} at {as_written(tool.url)}")
         if tool.allowed_tools:
             yield Fact("allows there", ", ".join(tool.allowed_tools))
         if tool.description:
             yield Fact("says of it", tool.description)
         if tool.authorization:
-            yield Fact("sends the token", tool.authorization)
+            yield Fact("sends the token", as_written(tool.authorization))
 
 
 def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]:
-    """Variables appear as their values; secrets appear as references, as in the file."""
+    """Yield the facts about a card's model: its name, address and key. Secrets appear as references, as in the file."""
     told = CARD_VARIABLE.sub(
         lambda match: (
             match[0]

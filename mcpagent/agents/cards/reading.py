@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcpagent.agents.cards.card import (
     STRATEGIES,
@@ -17,13 +17,14 @@ from mcpagent.agents.cards.card import (
 )
 from mcpagent.errors import ConfigError
 from mcpagent.models.model_settings import SETTING_NAMES
-from mcpagent.models.provider_run.provider_tools import ProviderTool, provider_tools_of
-from mcpagent.utilities.filesystem.bounded_files import LargerError, read_bounded
+from mcpagent.models.provider_tools.provider_tool_values import (
+    ProviderTool,
+    provider_tools_of,
+)
+from mcpagent.utilities.filesystem.bounded_files import FileTooLargeError, read_bounded
+from mcpagent.utilities.text.front_matter import bounded_loader, split_front_matter
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.limits.run_limits import KINDS, Limits
-
-if TYPE_CHECKING:
-    import yaml
 
 MAX_CARDS = 1_000
 MARKDOWN = (".md", ".markdown")
@@ -68,8 +69,6 @@ REQUEST_PARAMS |= {
 the body can reach other addresses; they belong in the model's name, for which mcpagent asks for consent."""
 
 _OWN = {item.name for item in fields(AgentCard)} - {"foreign", "path"}
-MAX_DEPTH = 64
-"""Levels of lists and mappings in a card's fields."""
 KNOWN_FIELDS = frozenset({*_OWN, *FOREIGN, "type"})
 
 
@@ -131,29 +130,22 @@ def load_cards(folder: str | Path) -> dict[str, AgentCard]:
 
 def parse_card(text: str, path: Path) -> AgentCard | None:
     """Parse the card in a file's text. `path` determines format and default name. None: no front matter."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if path.suffix.lower() in YAML:
         return _card(_mapping(text, path), "", path)
-    split = _FRONT_MATTER.match(text)
+    split = split_front_matter(text)
     if split is None:
         return None
-    return _card(
-        _mapping(split["fields"], path, first_line=2),
-        _body(text[split.end() :], path),
-        path,
-    )
+    fields_text, body = split
+    return _card(_mapping(fields_text, path, first_line=2), _body(body, path), path)
 
 
-_FRONT_MATTER = re.compile(
-    r"---[ \t]*\n(?P<fields>(?:(?!---[ \t]*(?:\n|\Z)).*(?:\n|\Z))*?)---[ \t]*(?:\n|\Z)"
-)
 _SECTION = re.compile(r"^---(?:USER|ASSISTANT|RESOURCE)[ \t]*$", re.MULTILINE)
 
 
 def _text_of(path: Path) -> str:
     try:
         return read_bounded(path).decode("utf-8-sig")
-    except LargerError as error:
+    except FileTooLargeError as error:
         raise CardError(
             f"{path} is {error.strerror}", "this cannot be an agent card"
         ) from None
@@ -223,60 +215,6 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
             f"Got: {safe_line(str(next(iter(data))))}",
         )
     return data
-
-
-def bounded_loader() -> type[yaml.SafeLoader]:
-    """Return a loader that takes no aliases, no repeated keys and no deep nesting."""
-    import yaml
-
-    class CardLoader(yaml.SafeLoader):
-        """Safe, with a repeated key as an error and dates left as text."""
-
-        def construct_mapping(
-            self, node: yaml.MappingNode, deep: bool = False
-        ) -> dict[Any, Any]:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f'"{key.value}" is given twice', key.start_mark
-                    )
-                seen.add(
-                    getattr(key, "value", "")
-                    if isinstance(key, yaml.ScalarNode)
-                    else ""
-                )
-            return super().construct_mapping(node, deep)
-
-        depth = 0
-
-        def compose_node(
-            self, parent: yaml.Node | None, index: Any
-        ) -> yaml.Node | None:
-            wrong = ""
-            if self.check_event(yaml.AliasEvent):
-                wrong = "an alias (*) is not allowed"
-            if (
-                self.depth >= MAX_DEPTH
-            ):  # each level costs the scanner more than the one before
-                wrong = f"it nests deeper than {MAX_DEPTH} levels"
-            if wrong:
-                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-                raise yaml.composer.ComposerError(None, None, wrong, mark)
-            self.depth += 1
-            node = super().compose_node(parent, index)
-            self.depth -= 1
-            return node
-
-    CardLoader.yaml_implicit_resolvers = {
-        first: [
-            (tag, pattern)
-            for tag, pattern in resolvers
-            if tag != "tag:yaml.org,2002:timestamp"
-        ]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    return CardLoader
 
 
 # -- fields -----------------------------------------------------------------------------------------------------------

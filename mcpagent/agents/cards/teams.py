@@ -143,7 +143,7 @@ def card_servers(
         scope = "user"
     else:
         scope = "card"
-    # a file that another person's card names is nothing that the user named
+    # The user did not choose a file that another person's card names: it counts as a project's file.
     shared = _shared_servers(
         card, folder, environ, "project" if scope == "card" else ""
     )

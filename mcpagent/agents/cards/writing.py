@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from mcpagent.agents.cards.card import AgentCard, CardError, ToolSearchConfig
 from mcpagent.agents.cards.reading import FOREIGN, YAML, parse_card
-from mcpagent.models.provider_run.provider_tools import ProviderTool, as_data
+from mcpagent.models.provider_tools.provider_tool_values import ProviderTool, as_data
 from mcpagent.values.limits.run_limits import Limits
 
 _FIELDS = [

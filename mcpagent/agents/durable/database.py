@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpagent.errors import SessionStoreError
-from mcpagent.journal.sessions.places import file_meant, is_address
+from mcpagent.journal.sessions.locations import file_meant, is_address
 from mcpagent.utilities.filesystem.file_changes import make_private
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide
@@ -77,7 +77,7 @@ class EngineDatabase:
             )
 
     def problem(self, error: BaseException) -> SessionStoreError:
-        """Return an error that states which operation of the engine or its database failed, and how to fix it."""
+        """Convert an error of the engine or its database into one line with the database, the cause and the fix."""
         cause = getattr(error, "orig", None) or error
         if self.file is None and not hasattr(
             cause, "sqlstate"

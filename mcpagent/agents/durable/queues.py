@@ -156,13 +156,13 @@ class RunQueue:
         return f"mcpagent worker {token} {VERSION} {self.model}"
 
     async def sit_down(self, token: str) -> None:
-        """Announce that the process with this token runs the queue's work."""
+        """Register the process with this token as a worker of the queue."""
         from dbos import DBOS
 
         await DBOS.register_queue_async(self._seat(token), on_conflict="always_update")
 
     async def stand_up(self, token: str) -> None:
-        """Announce that the process no longer runs the queue's work."""
+        """Remove the process from the workers of the queue."""
         from dbos import DBOS
 
         await DBOS.delete_queue_async(self._seat(token))
@@ -186,7 +186,10 @@ def state_of(status: WorkflowStatus) -> State:
 
 
 def owner_of(session: str, user: str) -> str:
-    """Return a digest of the owner of a run, who may have any name: its user, or else its session."""
+    """Return a hash that identifies a run's owner: the user if set, otherwise the session.
+
+    It is hashed because names may contain any characters.
+    """
     if user:
         owner = f"user {user}"
     else:

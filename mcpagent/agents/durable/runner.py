@@ -19,7 +19,7 @@ from mcpagent.agents.durable.queues import (
     RunTurn,
     outside,
 )
-from mcpagent.agents.run_input import Given, wanted_output
+from mcpagent.agents.run_input import RunInput, wanted_output
 from mcpagent.agents.session_runtime import SessionRuntime
 from mcpagent.errors import McpAgentError, SessionBusyError
 from mcpagent.history.conversation import usable_prompt
@@ -313,19 +313,19 @@ class Runner:
             self._let_go(session)
             await written(self.store.flush())
 
-    def _given(self, request: RunRequest) -> Given:
+    def _given(self, request: RunRequest) -> RunInput:
         limits = self._limits_of(request)
         if request.answers:
-            return Given(usable_answers(request.answers), limits=limits)
-        return Given(
+            return RunInput(usable_answers(request.answers), limits=limits)
+        return RunInput(
             usable_prompt(request.prompt), wanted_output(request.output), limits=limits
         )
 
-    def _resumed(self, session: SessionRuntime[Any], request: RunRequest) -> Given:
+    def _resumed(self, session: SessionRuntime[Any], request: RunRequest) -> RunInput:
         """Return the answers to those calls that still wait for them: the others were made."""
         waiting = {call.call_id for call in session.pending}
         answers = [answer for answer in request.answers if answer.call_id in waiting]
-        return Given(usable_answers(answers), limits=self._limits_of(request))
+        return RunInput(usable_answers(answers), limits=self._limits_of(request))
 
     def _limits_of(self, request: RunRequest) -> Limits | None:
         """Return the limits of the run, as far as those of the worker's agent allow them; None: the agent's."""

@@ -34,7 +34,7 @@ from mcpagent.errors import AgentStateError, ConfigError, InputError, RunCancell
 from mcpagent.history.conversation import usable_prompt
 from mcpagent.journal.sessions.entries import clean_json
 from mcpagent.journal.sessions.run_ended import DurableResult, RunEnded, RunRecord
-from mcpagent.journal.sessions.standing import written_json
+from mcpagent.journal.sessions.saved_state import written_json
 from mcpagent.journal.sessions.store import Sessions, usable_id, written
 from mcpagent.toolsets.definition import Definition
 from mcpagent.utilities.python.argument_checks import checked, expect

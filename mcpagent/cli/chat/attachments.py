@@ -13,11 +13,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.configuration import link_target
-from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.common.configuration import link_target
+from mcpagent.cli.common.number_formats import counted
 from mcpagent.errors import InputError
-from mcpagent.history.intake.door import admitted
-from mcpagent.history.intake.file_words import file_kind
+from mcpagent.history.intake.admission_of_content import admitted
+from mcpagent.history.intake.file_descriptions import file_kind
 from mcpagent.history.intake.files import read_file
 from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.utilities.text.safe_text import safe_line
@@ -114,7 +114,7 @@ def _file_name(mark: str, folder: Path) -> str | None:
                 raise InputError(
                     f"@{safe_line(name, 100)} is a folder; name a file in it"
                 )
-        except (OSError, RuntimeError, ValueError):  # no home folder, or no path at all
+        except (OSError, RuntimeError, ValueError):  # no home folder, or no valid path
             continue
     if "/" in mark or mark.startswith((".", "~")):
         raise InputError(

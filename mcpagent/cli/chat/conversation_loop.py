@@ -7,14 +7,28 @@ import gc
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 
+from mcpagent.cli.approvals.approval_box import (
+    Asking,
+    ask_about_call,
+    forget_typed_ahead,
+    read_above_output,
+)
+from mcpagent.cli.approvals.project_trust import trusted_configuration
+from mcpagent.cli.approvals.server_requests import ServerRequests
 from mcpagent.cli.chat.completions import ChatCompleter, words_of
-from mcpagent.cli.chat.going_on import MAY_GO_ON, GoingOn
-from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave, is_command
+from mcpagent.cli.chat.resuming import MAY_GO_ON, StoredChat
+from mcpagent.cli.chat.slash.chat_state import (
+    ChatQuestion,
+    ChatState,
+    Leave,
+    is_command,
+)
 from mcpagent.cli.chat.startup import Startup, search_line
 from mcpagent.cli.chat.status_line import (
     Status,
@@ -23,19 +37,11 @@ from mcpagent.cli.chat.status_line import (
     status_document,
     status_line,
 )
-from mcpagent.cli.frame.configuration import link_lines, short_path
-from mcpagent.cli.frame.error_lines import MAX_LINE, report_exception
-from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end, within
-from mcpagent.cli.frame.kept_sessions import store_of
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.asking import (
-    Asking,
-    ask_about_call,
-    forget_typed_ahead,
-    read_above_output,
-)
-from mcpagent.cli.may_run.project_trust import trusted_configuration
-from mcpagent.cli.may_run.server_requests import ServerRequests
+from mcpagent.cli.common.configuration import link_lines, short_path
+from mcpagent.cli.common.error_lines import MAX_LINE, report_exception
+from mcpagent.cli.common.exit_codes import ExitCode, run_to_end, within
+from mcpagent.cli.common.options import Options
+from mcpagent.cli.common.stored_sessions import store_of
 from mcpagent.cli.oneshot.agent_options import (
     hints,
     make_agent,
@@ -62,10 +68,14 @@ from mcpagent.models.base import Model
 from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import (
+    AnswerRestarted,
     Event,
     Notice,
+    RequestSent,
+    ResponseReceived,
     RunFinished,
     ServerFailed,
+    TextDelta,
     ToolCallFinished,
 )
 from mcpagent.values.messages import Prompt
@@ -113,8 +123,8 @@ class Chat:
             options, configuration, partial(ask_about_call, self._asking)
         )
         self.cache = stored_lists(options.environ)
-        goes_on = options.continue_last or options.resume is not None
-        is_kept = (options.sessions or goes_on) and options.replay is None
+        self._is_resumed = options.continue_last or options.resume is not None
+        is_kept = (options.sessions or self._is_resumed) and options.replay is None
         self.store = store_of(options) if is_kept else None
         self.agent = make_agent(
             options,
@@ -138,7 +148,7 @@ class Chat:
             self._connected,
             options.server_wait,
         )
-        self.desk = Desk(
+        self.desk = ChatState(
             agent=self.agent,
             configuration=configuration,
             terminal=terminal,
@@ -154,7 +164,7 @@ class Chat:
             go_on_with=lambda session: self.going_on.go_on_with(session),
             finish=lambda: self.going_on.go_on_with_what_waits(),
         )
-        self.going_on = GoingOn(
+        self.going_on = StoredChat(
             options=options,
             store=self.store,
             desk=self.desk,
@@ -181,7 +191,7 @@ class Chat:
                 options.status_line, options.environ, options.folder, self._refresh
             )
         self._reported_problem = False
-        self._refused_changes: set[str] = set()
+        self._heard: list[str] = []
         self._calls: deque[ToolCallFinished] = deque(maxlen=CALLS_KEPT)
         self._unfolded = 0
         self._view: TurnView | None = None
@@ -261,6 +271,7 @@ class Chat:
         try:
             task.result()
         except asyncio.CancelledError:
+            self._keep_heard()
             more = ""
             if self.going_on.is_unfinished:
                 more = f"; {MAY_GO_ON}"
@@ -268,6 +279,7 @@ class Chat:
         except Leave:
             raise
         except (McpAgentError, TimeoutError) as error:
+            self._keep_heard()
             self._say(
                 Text(
                     f"{self.terminal.glyphs.failed} {safe_line(str(error), MAX_LINE)}",
@@ -278,6 +290,14 @@ class Chat:
                 self._say(Text(MAY_GO_ON, "dim"))
         except Exception as error:  # noqa: BLE001 - a mistake in one turn must not cost the conversation
             report_exception(error, debug=self.options.debug)
+
+    def _keep_heard(self) -> None:
+        """Keep the words of an answer that was stopped, for `/history`."""
+        text = "".join(self._heard)
+        self._heard.clear()
+        if text.strip():
+            stopped = (*self.desk.trace.stopped, (len(self.agent.messages), text))
+            self.desk.trace = replace(self.desk.trace, stopped=stopped)
 
     async def _read(self) -> str:
         if not self._interrupted:
@@ -395,7 +415,7 @@ class Chat:
             view.close()
 
     async def _edit(self, text: str) -> str:
-        from mcpagent.cli.frame.programs import edited
+        from mcpagent.cli.common.user_programs import edited
 
         with usual_terminal():
             return await edited(text, self.options.environ)
@@ -410,17 +430,20 @@ class Chat:
 
     async def _allow_change(self, change: ToolChange) -> bool:
         """Ask whether a tool that its server changed may be called. A refusal holds for the rest of the chat."""
-        if str(change) in self._refused_changes:
+        if change in self.desk.declined_changes:
             return False
         with self._aside():
             for line in change.lines:  # the report is one line, which may be cut
                 self._say(Text(f"  {self.terminal.glyphs.bar} {line}", "dim"))
-            answer = await self._choose(
-                "call it as it is now? [y] yes, always  [N] no: "
-            )
-        if answer.lower() in ("y", "yes"):
-            return True
-        self._refused_changes.add(str(change))
+            question = "call it as it is now? [y] yes, always  [N] no: "
+            answer = (await self._choose(question)).lower()
+            while answer not in ("y", "yes", "n", "no", ""):
+                self._say(f"{safe_line(answer, 40)!r} is no answer here")
+                answer = (await self._choose(question)).lower()
+            if answer in ("y", "yes"):
+                return True
+            self._say("not called as it is now, until the next start of the chat")
+        self.desk.declined_changes.append(change)
         return False
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -431,6 +454,10 @@ class Chat:
         glyphs = self.terminal.glyphs
         if isinstance(event, ToolCallFinished):
             self._calls.append(event)
+        if isinstance(event, TextDelta):
+            self._heard.append(event.text)
+        elif isinstance(event, RequestSent | ResponseReceived | AnswerRestarted):
+            self._heard.clear()
         if isinstance(event, ServerFailed):
             with self._activity.paused(), self._aside():
                 servers = self.desk.configuration.enabled
@@ -457,10 +484,12 @@ class Chat:
         if not self.options.quiet:
             lines = [*self.startup.summary(), *lines]
             chosen_by_itself = (
-                self.options.tool_search == "auto" and self.options.card is None
+                self.options.tool_search == "auto"
+                and self.options.card is None
+                and not self._is_resumed  # the start of the conversation showed it
             )
-            if self.agent._runtime.tools.searching and chosen_by_itself:
-                lines.append(Text(search_line(self.agent), "dim"))
+            if chosen_by_itself and (line := search_line(self.agent)):
+                lines.append(Text(line, "dim"))
         if lines:
             self._notify(*lines)
 
@@ -488,6 +517,7 @@ class Chat:
         status = Status.of(
             self.agent, self.approver.rules.mode, trace.used, is_started=is_started
         )
+        status = replace(status, declined=self.desk.configuration.untrusted)
         line = status_line(status, self.terminal.glyphs, width)
         if (own := self._own_status) is not None:
             own.update(status_document(status, str(self.options.folder)))
@@ -535,16 +565,18 @@ class Chat:
 
         configuration, dot = self.desk.configuration, self.terminal.glyphs.dot
         folder = short_path(str(self.options.folder), Path("/nowhere"))
-        self._say(
-            Text.assemble(
-                ("mcpagent", "user"),
-                f" {__version__}   {short_model(self.agent._runtime.model.name)}   ",
-                (
-                    f"{configuration.describe(self.options.folder)} {dot} {folder} {dot} /help",
-                    "dim",
-                ),
+        head = Text.assemble(
+            ("mcpagent", "user"),
+            f" {__version__}   {short_model(self.agent._runtime.model.name)}   ",
+        )
+        whole, brief = (
+            Text.assemble(head, (f"{servers} {dot} {folder} {dot} /help", "dim"))
+            for servers in (
+                configuration.describe(self.options.folder),
+                configuration.describe_briefly(),
             )
         )
+        self._say(whole if whole.cell_len <= self.terminal.out.width else brief)
         if not self.options.quiet:
             put(
                 self.terminal.err,

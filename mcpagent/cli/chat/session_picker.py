@@ -23,7 +23,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.utils import is_dumb_terminal
 
 from mcpagent.cli.chat.session_rows import session_rows
-from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.common.number_formats import counted
 from mcpagent.cli.screen.input import keyboard_input, terminal_output
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.journal.sessions import SessionInfo

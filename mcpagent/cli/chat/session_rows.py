@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,14 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from mcpagent.cli.chat.status_line import short_model
-from mcpagent.cli.frame.configuration import short_path
-from mcpagent.cli.frame.figures import counted, money
-from mcpagent.cli.frame.kept_sessions import ago, short_id
+from mcpagent.cli.common.configuration import short_path
+from mcpagent.cli.common.number_formats import counted, money
+from mcpagent.cli.common.stored_sessions import ago, short_id
 from mcpagent.cli.screen.lines import MAX_WIDTH, column, short_arguments
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.journal.sessions import Found, SessionInfo
+from mcpagent.journal.sessions import MessageMatch, SessionInfo
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
-from mcpagent.values.messages import Message
+from mcpagent.values.messages import Message, ToolResult
 
 LEAST_TITLE = 24
 MOST_TITLE = 80
@@ -123,12 +123,12 @@ def quoted_lines(words: str, terminal: Terminal) -> list[Text]:
 
 
 def found_lines(
-    found: Sequence[Found], width: int, now: float | None = None
+    found: Sequence[MessageMatch], width: int, now: float | None = None
 ) -> list[Text]:
     """Return search results by conversation: its ID and title, and below them the text around each match."""
     if now is None:
         now = time.time()
-    by_session: dict[str, list[Found]] = {}
+    by_session: dict[str, list[MessageMatch]] = {}
     for item in found:
         by_session.setdefault(item.session.id, []).append(item)
     lines: list[Text] = []
@@ -169,8 +169,19 @@ def info_document(info: SessionInfo) -> dict[str, Any]:
     }
 
 
-def message_lines(message: Message, terminal: Terminal) -> list[Text]:
-    """Return a question, an answer behind a bar, each call as one line."""
+def results_by_call(messages: Iterable[Message]) -> dict[str, ToolResult]:
+    """Return the results of calls by call ID."""
+    return {
+        result.call_id: result
+        for message in messages
+        for result in message.tool_results
+    }
+
+
+def message_lines(
+    message: Message, terminal: Terminal, results: Mapping[str, ToolResult]
+) -> list[Text]:
+    """Return a question, an answer behind a bar, each call as one line; a failed call has its kind of error."""
     lines: list[Text] = []
     if message.role == "user":
         lines += [
@@ -181,10 +192,19 @@ def message_lines(message: Message, terminal: Terminal) -> list[Text]:
         lines += quoted_lines(message.text.strip(), terminal)
     for call in message.tool_calls:
         arguments = short_arguments(call.arguments)
-        name = safe_line(call.name, 80)
+        name, result = safe_line(call.name, 80), results.get(call.id)
+        mark, outcome = (terminal.glyphs.call, ""), ""
+        if result is not None and result.error is not None:
+            mark = terminal.glyphs.failed, "error"
+            outcome = f"  {result.error.replace('_', ' ')}"
         lines.append(
             Text.assemble(
-                f"  {terminal.glyphs.call} ", (name, "tool"), (f"  {arguments}", "dim")
+                "  ",
+                mark,
+                " ",
+                (name, "tool"),
+                (f"  {arguments}", "dim"),
+                (outcome, "error"),
             )
         )
     return lines

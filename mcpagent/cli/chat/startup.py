@@ -10,7 +10,7 @@ from importlib import import_module
 from rich.text import Text
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.figures import counted, duration, tokens
+from mcpagent.cli.common.number_formats import counted, duration, tokens
 from mcpagent.cli.screen.rendering import Activity
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.config import ServerConfig
@@ -207,10 +207,24 @@ class Startup:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+LEAST_NOTED = 1_000
+"""Tokens of definitions below which nobody asks why all tools are offered."""
+
+
 def search_line(agent: Agent) -> str:
-    """Return a line about the tokens that tool search saves per request, for when it was enabled automatically."""
+    """Return a line about an automatic tool search: what it saves per request, or when it would begin; "" if neither.
+
+    Few tools are offered without a search and need no line.
+    """
     catalog = agent._runtime.tools
     everything = catalog.tokens(catalog.known)
+    if not catalog.searching and everything < LEAST_NOTED:
+        return ""
+    if not catalog.searching:
+        return (
+            f"tool search off: all {counted(len(catalog.known), 'tool')} offered, {tokens(everything)} tokens per "
+            f"request; it begins at about {tokens(catalog.search_begins_at)} tokens"
+        )
     offered = catalog.tokens([tool.name for tool in agent.offered_tools()])
     return (
         f"tool search on: {counted(len(catalog.known), 'tool')} would cost {tokens(everything)} tokens per request; "

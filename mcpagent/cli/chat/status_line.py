@@ -14,8 +14,8 @@ from typing import Any
 from rich.cells import cell_len
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.figures import money, saving, tokens
-from mcpagent.cli.frame.programs import output_of
+from mcpagent.cli.common.number_formats import money, saving, tokens
+from mcpagent.cli.common.user_programs import output_of
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.server_status import ServerStatus
@@ -29,8 +29,9 @@ from mcpagent.values.messages import Spent, Usage
 class Status:
     """The data of the status line.
 
-    Tools and tokens are those of the next request; `used` are the input tokens of the last one, `window` the limit.
-    `spent` is the cost of this conversation, `total` that of all conversations of this process.
+    The offered tools are those of the conversation, the known ones those of all servers; `used` are the input tokens of
+    the last request, `window` the limit. `spent` is the cost of this conversation, `total` that of all conversations of
+    this process. `declined` are the servers that the user did not agree to.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Status:
     window: int | None = None
     spent: Spent = field(default_factory=Spent)
     total: Spent = field(default_factory=Spent)
+    declined: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, agent: Agent, approve: str, used: int, *, is_started: bool) -> Status:
@@ -53,13 +55,21 @@ class Status:
         if not is_started:
             return cls(agent._runtime.model.name, approve, agent.servers)
         tools = agent._runtime.tools
-        offered, known_tokens = tools.offer(), tools.catalog.total_tokens()
+        offered = tools.offer()
+        # A resumed conversation takes in the tools that have come since only with its next question.
+        listed = agent._runtime.catalogs.listing_of(()).tools
+        known, known_tokens = len(tools.known), tools.catalog.total_tokens()
+        if len(listed) > known:
+            known, known_tokens = (
+                len(listed),
+                sum(map(tools.catalog.tokens, listed)),
+            )
         return cls(
             agent._runtime.model.name,
             approve,
             agent.servers,
             offered=len(offered),
-            known=len(tools.known) + sum(tool.name in READER_NAMES for tool in offered),
+            known=known + sum(tool.name in READER_NAMES for tool in offered),
             offered_tokens=sum(map(tools.catalog.tokens, offered)),
             known_tokens=known_tokens,
             used=used,
@@ -74,8 +84,12 @@ class Status:
         return self.window or context_window_of(self.model)
 
     def count(self, *states: str) -> int:
-        """Return the number of servers in one of these states."""
-        return sum(status.state in states for status in self.servers.values())
+        """Return the number of servers in one of these states, without the declined ones."""
+        return sum(
+            status.state in states
+            for name, status in self.servers.items()
+            if name not in self.declined
+        )
 
 
 def window_of(agent: Agent[Any]) -> int | None:
@@ -122,12 +136,12 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
         )
     if status.servers:
         fields.append(servers_field(status))
+    spent = money(status.spent.dollars, known=status.spent.cost_known)
+    total = money(status.total.dollars, known=status.total.cost_known)
     if status.spent.usage != Usage():
-        fields.append(money(status.spent.dollars, known=status.spent.cost_known))
-    if status.total.usage not in (Usage(), status.spent.usage):
-        fields.append(
-            f"all {money(status.total.dollars, known=status.total.cost_known)}"
-        )
+        fields.append(spent)
+    if status.total.usage not in (Usage(), status.spent.usage) and total != spent:
+        fields.append(f"all {total}")
     line = ""
     for item in (*fields, status.approve):
         if line:
@@ -141,7 +155,7 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
 
 
 def servers_field(status: Status) -> str:
-    """Return `mcp 61 ok 8.. 1!`: ready, connecting, failed."""
+    """Return `mcp 61 ok 8.. 1! 2 declined`: ready, connecting, failed, not agreed to."""
     ready, connecting, failed = (
         status.count("ready", "cached"),
         status.count("connecting"),
@@ -154,6 +168,8 @@ def servers_field(status: Status) -> str:
         parts += [f"{connecting}.."]
     if failed:
         parts += [f"{failed}!"]
+    if status.declined:
+        parts += [f"{len(status.declined)} declined"]
     return "mcp " + " ".join(parts)
 
 
@@ -180,6 +196,7 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
             "ready": status.count("ready", "cached"),
             "connecting": status.count("connecting"),
             "failed": status.count("failed"),
+            "declined": len(status.declined),
         },
         "cost": {
             "total_cost_usd": status.spent.dollars,

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from rich.text import Text
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.figures import saving
+from mcpagent.cli.common.number_formats import saving
 from mcpagent.cli.screen.terminal import Glyphs
-from mcpagent.history.token_estimates import IMAGE_TOKENS
+from mcpagent.history.token_estimates import DEFINITION_SHARE, IMAGE_TOKENS
 from mcpagent.models.base import discovery_note
 from mcpagent.models.tool_changes_in_history import SEARCH_NAMES
-from mcpagent.run.large_results.setting_aside import set_aside_in
+from mcpagent.run.large_results.offloaded_results import set_aside_in
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import (
@@ -35,7 +35,11 @@ LARGEST = 3
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request as sent; `deferred` maps names to tokens; `usage` is set once the provider has reported it."""
+    """A request to the model, for `/context` and similar commands.
+
+    `deferred` maps each tool that is not offered to the tokens of its definition. `usage` is None until the provider
+    reports it.
+    """
 
     number: int
     system: str
@@ -66,7 +70,8 @@ class Trace:
     """The events of a conversation so far, as a value: undoing a question restores an earlier one.
 
     Requests are counted from 1 over all turns; `loaded`, `removed` and `called` refer to these numbers. `used` are the
-    provider's latest input tokens.
+    provider's latest input tokens. `stopped` are the words of answers that were stopped, each with the number of
+    messages before it.
     """
 
     requests: int = 0
@@ -78,6 +83,8 @@ class Trace:
     called: Mapping[str, tuple[int, ...]] = field(
         default_factory=dict[str, tuple[int, ...]]
     )
+
+    stopped: tuple[tuple[int, str], ...] = ()
 
     def after(self, event: Event, agent: Agent) -> Trace:
         """Return the trace with this event; call it when the event happens: the conversation is then as sent."""
@@ -217,6 +224,18 @@ def _estimate(request: SentRequest) -> list[Share]:
         Share("messages", said),
         Share("tool results", results, _aside(request.messages)),
     ]
+
+
+def definition_scale(trace: Trace) -> float:
+    """Return the ratio of the tokens that the provider counted for the last request to their estimate (characters / 4).
+
+    Without a counted request it is a typical ratio for definitions.
+    """
+    request = trace.last
+    if request is None or request.usage is None or not request.usage.input_tokens:
+        return DEFINITION_SHARE
+    estimated = sum(share.tokens for share in _estimate(request))
+    return request.usage.input_tokens / max(estimated, 1)
 
 
 def _scaled(shares: Sequence[Share], total: int) -> list[Share]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from mcpagent.cli.frame.error_lines import did_you_mean
-from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.number_formats import counted
 from mcpagent.cli.oneshot.prompts import instructions_of
 from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
 from mcpagent.utilities.text.safe_text import safe_line
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
     from mcpagent.agents.agent import Agent
     from mcpagent.agents.agent_runtime import AgentRuntime
-    from mcpagent.cli.frame.configuration import Configuration
-    from mcpagent.cli.frame.options import Options
-    from mcpagent.cli.may_run.approver import Approver, Ask
-    from mcpagent.cli.may_run.server_requests import ServerRequests
+    from mcpagent.cli.approvals.approver import Approver, Ask
+    from mcpagent.cli.approvals.server_requests import ServerRequests
+    from mcpagent.cli.common.configuration import Configuration
+    from mcpagent.cli.common.options import Options
     from mcpagent.cli.screen.rendering import Activity
     from mcpagent.cli.screen.terminal import Terminal
     from mcpagent.config import ServerConfig
@@ -38,17 +39,18 @@ if TYPE_CHECKING:
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.models.base import Model
     from mcpagent.models.model_settings import ModelSettings
-    from mcpagent.models.provider_run.provider_tools import ProviderTool
-    from mcpagent.permissions.rules import Rules
+    from mcpagent.models.provider_tools.provider_tool_values import ProviderTool
+    from mcpagent.permissions.decision import Rules
     from mcpagent.search import SearchHistory
     from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.toolsets.definition import Wrapper
+    from mcpagent.toolsets.skill_toolset import SkillsToolset
     from mcpagent.values.events import Emit
     from mcpagent.values.limits.run_limits import Limits
     from mcpagent.values.messages import ToolDefinition
 
-KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
-_SERVERS_HINT = "bundled demo server. Your own: .mcp.json or --server NAME='command'"
+KEY_HINT = "no API key: offline model. A real one: mcpagent keys set anthropic, or -m ollama:<model>"
+_SERVERS_HINT = "bundled demo server. Your own: mcpagent mcp add NAME -- COMMAND"
 
 
 def make_agent(
@@ -77,11 +79,15 @@ def make_agent(
     """
     from mcpagent.agents.agent import Agent
     from mcpagent.agents.cards.agent_cards import agent_from_card
+    from mcpagent.cli.oneshot.missing_servers import missing_servers
     from mcpagent.history.compaction_options import Compaction
     from mcpagent.toolsets.definition import RunOptions
 
     def agent_of(model: str | Model | None, **values: Any) -> Agent:
-        return Agent(model if model is not None else model_of(options), **values)
+        return Agent(_usable(model, options, missing), **values)
+
+    def missing() -> list[str]:
+        return missing_servers(agent, configuration)
 
     def report(event: Event) -> None:
         if isinstance(event, Notice):
@@ -122,7 +128,7 @@ def make_agent(
         "on_event": report,
         "sessions": sessions,
         **({"code_mode": True} if options.code else {}),
-        "tools": _provider_tools(options),
+        "tools": [*_provider_tools(options), *_skills(configuration)],
     }
     is_search_chosen = options.tool_search != "auto"
     if options.replay is not None and not is_search_chosen:
@@ -164,9 +170,21 @@ def _limits(options: Options) -> Limits:
     )
 
 
+def _unknown_setting(name: str, options: Options) -> str:
+    """Return the error about a name of `--set` that is neither an option nor a setting of the model."""
+    from mcpagent.models.model_settings import SETTING_NAMES
+
+    names = [*SETTING_NAMES, *(field.name for field in fields(options))]
+    if name in names:
+        return f'--set "{name}" is no setting; write --{name.replace("_", "-")}'
+    near = get_close_matches(name, names, n=2, cutoff=0.7)
+    hint = did_you_mean(near, "mcpagent config show -v lists the names")
+    return f'--set "{safe_line(name, 80)}" is not known; {hint}'
+
+
 def _settings(options: Options) -> ModelSettings:
     """Return the settings of `thinking`, `profile` and `--set`. Raises `ConfigError`."""
-    from mcpagent.models.model_settings import settings_of
+    from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, settings_of
 
     told: dict[str, str] = {}
     for pair in options.set:
@@ -176,6 +194,9 @@ def _settings(options: Options) -> ModelSettings:
                 f'--set "{safe_line(pair, 80)}" has no value; write NAME=VALUE, --set temperature=0'
             )
         told[name.strip()] = value
+    for name in told:
+        if name not in SETTING_NAMES and not name.startswith(INSIDE):
+            raise ConfigError(_unknown_setting(name, options))
     flags = {"thinking": options.thinking, "profile": options.profile}
     told |= {name: value for name, value in flags.items() if value is not None}
     return settings_of(told, "--set")
@@ -183,7 +204,7 @@ def _settings(options: Options) -> ModelSettings:
 
 def _provider_tools(options: Options) -> list[ProviderTool]:
     """Return the tools of `provider_tool`. Raises `ConfigError`."""
-    from mcpagent.models.provider_run.provider_tools import (
+    from mcpagent.models.provider_tools.provider_tool_values import (
         expect_distinct,
         provider_tool_of,
     )
@@ -203,6 +224,14 @@ def _provider_tools(options: Options) -> list[ProviderTool]:
             ) from None
         tools.append(provider_tool_of(name.strip(), told, where))
     return [*expect_distinct(tools)]
+
+
+def _skills(configuration: Configuration) -> list[SkillsToolset]:
+    from mcpagent.toolsets.skill_toolset import SkillsToolset
+
+    if configuration.skills:
+        return [SkillsToolset(skills=configuration.skills)]
+    return []
 
 
 def _with_flags(text: str, *, is_card: bool) -> str:
@@ -244,6 +273,31 @@ def model_of(options: Options) -> str:
     return options.model or default_spec(options.environ) or "offline"
 
 
+def _usable(
+    model: str | Model | None, options: Options, missing: Callable[[], Sequence[str]]
+) -> str | Model:
+    if model is None:
+        model = model_of(options)
+    if model == "offline":
+        return offline_here(options, missing)
+    return model
+
+
+def offline_here(options: Options, missing: Callable[[], Sequence[str]]) -> Model:
+    """Return the offline model, with the flags that its commands need to reach the servers of these options.
+
+    `missing` returns a line for each server whose tools are missing.
+    """
+    from mcpagent.models.local.offline_model import OfflineModel
+
+    flags = [f"--server {shlex.quote(text)}" for text in options.server]
+    flags += [f"--openapi {shlex.quote(text)}" for text in options.openapi]
+    flags += [f"--config {shlex.quote(str(file))}" for file in options.config]
+    return OfflineModel(
+        command=" ".join(["mcpagent tools call", *flags]), missing=missing
+    )
+
+
 def _server_options(
     options: Options,
     configuration: Configuration,
@@ -253,14 +307,16 @@ def _server_options(
     requests: ServerRequests | None,
 ) -> ServerOptions:
     from mcpagent.mcp.server_options import ServerOptions
+    from mcpagent.run.agent_run import current_run
 
-    async def trusted(_: ToolChange) -> bool:
-        return True
+    async def accepted_or_allowed(change: ToolChange) -> bool:
+        from mcpagent.cli.approvals.changed_tools import is_accepted
 
-    async def own_or_allowed(change: ToolChange) -> bool:
-        return change.server in configuration.own_code or await (
-            allow_change or untrusted
-        )(change)
+        if await is_accepted(change, options, configuration):
+            return True
+        run = current_run()
+        with run.asking_a_person() if run is not None else nullcontext():
+            return await (allow_change or untrusted)(change)
 
     async def untrusted(_: ToolChange) -> bool:
         on_event(
@@ -274,7 +330,7 @@ def _server_options(
     stored = ServerOptions.stored(
         options.environ,
         cache=cache,
-        allow_change=trusted if options.trust_changes else own_or_allowed,
+        allow_change=accepted_or_allowed,
         handlers=requests.handlers if requests is not None else None,
     )
     # The bundled server changes with the program itself.
@@ -290,7 +346,7 @@ def make_approver(
 
     `ask` is None if no user can be asked. In a replay nothing runs, so nothing needs approval.
     """
-    from mcpagent.cli.may_run.approver import Approver
+    from mcpagent.cli.approvals.approver import Approver
     from mcpagent.mcp.lists.list_cache import config_fingerprint
     from mcpagent.permissions.stored_approvals import StoredApprovals, distinct_servers
 
@@ -312,7 +368,7 @@ def option_rules(
     place: Callable[[str, str], tuple[str, str]] = _nowhere,
 ) -> Rules:
     """Return the rules of the options; `place` gives the place and key of a value of `allow`, `deny` or `approve`."""
-    from mcpagent.permissions.rules import Rules
+    from mcpagent.permissions.decision import Rules
     from mcpagent.values.approval import Rule
 
     written = [Rule(glob, "allow", *place("allow", glob)) for glob in options.allow]
@@ -329,7 +385,7 @@ def option_rules(
         tuple(written),
         servers=names,
         trusted=trusted,
-        own_code=configuration.own_code,
+        own_code=configuration.own_files,
         mode_place=mode_place,
         mode_key=mode_key,
     )
@@ -347,8 +403,8 @@ def rules_without_effect(
 ) -> list[str]:
     """Return a line for each rule without effect: it matches nothing (with suggestions), or is not permitted."""
     from mcpagent.config.server_files import vouches_for_itself
-    from mcpagent.permissions.rule_names import resource_servers
-    from mcpagent.permissions.rules import entry_rules, is_about
+    from mcpagent.permissions.decision import entry_rules, is_about
+    from mcpagent.permissions.rule_matching import resource_servers
 
     asked, servers = askable(agent), _servers_of(configuration)
     lines = [
@@ -428,15 +484,17 @@ def runtimes_of(agent: Agent) -> list[AgentRuntime]:
     return found
 
 
-def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
+def near_rules(
+    rule: str, asked: Iterable[ToolDefinition], cutoff: float = 0.5
+) -> list[str]:
     """Return suggestions for a rule that matches nothing: the same name elsewhere, else a similar spelling."""
-    from mcpagent.permissions.rule_names import rule_of
+    from mcpagent.permissions.rule_matching import rule_of
 
     same = [rule_of(tool) for tool in asked if rule in (tool.key.name, tool.name)]
     spelled = [
         name for tool in asked if len(name := rule_of(tool)) <= 2 * len(rule) + 80
     ]
-    return same[:3] or get_close_matches(rule[:200], spelled, n=1, cutoff=0.5)
+    return same[:3] or get_close_matches(rule[:200], spelled, n=1, cutoff=cutoff)
 
 
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
@@ -476,7 +534,7 @@ async def known_tools(
     The default `configuration` is what the user agreed to. Failures are reported on stderr. Raises `ServerError` if no
     server works.
     """
-    from mcpagent.cli.may_run.project_trust import trusted_configuration
+    from mcpagent.cli.approvals.project_trust import trusted_configuration
     from mcpagent.cli.screen.lines import notice_line
     from mcpagent.cli.screen.rendering import print_failed_server
     from mcpagent.cli.screen.terminal import put
@@ -503,25 +561,54 @@ async def known_tools(
     with connecting(terminal, configuration) as moving:
         await agent.__aenter__()
     try:
-        require_a_server(agent)
+        require_a_server(agent, configuration.untrusted)
+        if (
+            configuration.untrusted
+            and not agent.servers.keys() - configuration.untrusted
+        ):
+            raise ServerError(
+                "no server is left that may be started",
+                server=min(configuration.untrusted),
+                phase="config",
+            )
         yield agent
     finally:
         await agent.aclose()
 
 
-def require_a_server(agent: Agent) -> None:
-    """Raise `ServerError` if servers are configured and none works: the answer would be invented."""
-    states = agent.servers
+def require_a_server(agent: Agent, left_out: Collection[str] = ()) -> None:
+    """Raise `ServerError` if servers are configured and none works: the answer would be invented.
+
+    A user chose to go on without the servers that are `left_out`, so these are not expected to work.
+    """
+    from mcpagent.cli.common.suggested_fixes import look_command
+
+    states = {
+        name: status for name, status in agent.servers.items() if name not in left_out
+    }
     if states and all(status.state == "failed" for status in states.values()):
+        which, more = f"all {len(states)} servers", ""
         if len(states) == 1:
             which = "the only server"
-        else:
-            which = f"all {len(states)} servers"
+        configs = [
+            agent.mcp.configs[name] for name in states if name in agent.mcp.configs
+        ]
+        if configs and not configs[0].openapi:
+            more = f"; {look_command(configs[0])} shows more"
         raise ServerError(
-            f"{which} failed; mcpagent mcp test tells more",
+            f"{which} failed{more}",
             server=next(iter(states)),
             phase="connect",
         )
+
+
+def enabled_search(
+    options: Options, configuration: Configuration
+) -> bool | Literal["auto"]:
+    """Return whether tools are hidden behind tool search; always with the bundled server, which is there to show it."""
+    if options.tool_search in ("on", "off"):
+        return options.tool_search == "on"
+    return True if configuration.is_demo else "auto"
 
 
 def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
@@ -536,11 +623,8 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
         of_one_server = bool(dot) and owner in names
         for name in [owner] if of_one_server else sorted(names):
             eager.setdefault(name, []).append(rest if of_one_server else pattern)
-    # Whoever tries the bundled server wants to see tool search, however small that server is.
-    unsaid = True if configuration.is_demo else "auto"
-    enabled = {"on": True, "off": False}.get(options.tool_search, unsaid)
     return ToolSearch(
-        enabled=enabled,  # type: ignore[arg-type]
+        enabled=enabled_search(options, configuration),
         strategy=options.search_strategy,
         eager_tools=eager,
         cache_folder=cache_folder(options.environ) / "search",

@@ -6,10 +6,10 @@ from contextlib import closing
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import Configuration
-from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
-from mcpagent.cli.frame.figures import counted, duration, money, saving
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.configuration import Configuration
+from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
+from mcpagent.cli.common.number_formats import counted, duration, money, saving
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.agent_options import connecting
 from mcpagent.cli.screen.lines import names_line
 from mcpagent.cli.screen.rendering import TurnView

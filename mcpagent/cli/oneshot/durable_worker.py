@@ -7,10 +7,10 @@ import asyncio
 from rich.text import Text
 
 from mcpagent.agents.durable import DurableRuns
-from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
-from mcpagent.cli.frame.kept_sessions import store_of, with_sessions_in
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.project_trust import trusted_configuration
+from mcpagent.cli.approvals.project_trust import trusted_configuration
+from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
+from mcpagent.cli.common.options import Options
+from mcpagent.cli.common.stored_sessions import store_of, with_sessions_in
 from mcpagent.cli.oneshot.agent_options import (
     make_agent,
     make_approver,

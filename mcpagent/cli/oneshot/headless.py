@@ -15,15 +15,19 @@ from uuid import uuid4
 from rich.text import Text
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.configuration import Configuration
-from mcpagent.cli.frame.exit_codes import ExitCode, code_of_stop, run_to_end, within
-from mcpagent.cli.frame.figures import counted, money
-from mcpagent.cli.frame.kept_sessions import session_to_ask, store_of
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approver import Denial, label_of
-from mcpagent.cli.may_run.asking import Asking, ask_about_call, read_answer
-from mcpagent.cli.may_run.project_trust import trusted_configuration
-from mcpagent.cli.may_run.server_requests import ServerRequests
+from mcpagent.cli.approvals.approval_box import Asking, ask_about_call, read_answer
+from mcpagent.cli.approvals.approver import Denial, label_of
+from mcpagent.cli.approvals.project_trust import trusted_configuration
+from mcpagent.cli.approvals.server_requests import ServerRequests
+from mcpagent.cli.common.configuration import Configuration
+from mcpagent.cli.common.exit_codes import ExitCode, code_of_stop, run_to_end, within
+from mcpagent.cli.common.number_formats import counted, money
+from mcpagent.cli.common.options import Options
+from mcpagent.cli.common.stored_sessions import (
+    begun_elsewhere,
+    session_to_ask,
+    store_of,
+)
 from mcpagent.cli.oneshot.agent_options import (
     connecting,
     hints,
@@ -217,7 +221,7 @@ class _OneShot:
             )
             if not self.prompt:
                 raise InputError("the recording holds no question; write one")
-            require_a_server(agent)
+            require_a_server(agent, self.configuration.untrusted)
             self.terminal.warn(
                 *rules_without_effect(agent, self.configuration, approver.rules)
             )
@@ -252,9 +256,10 @@ class _OneShot:
 
         session = await asyncio.to_thread(session_to_ask, options, store, tell)
         session = usable_id(session if session is not None else uuid4().hex)
-        await asyncio.to_thread(
-            store.open, session
-        )  # a session that cannot be stored, or is in use, is reported first
+        # A session that cannot be stored, or is in use, is reported first.
+        kept = await asyncio.to_thread(store.open, session)
+        if kept is not None and (line := begun_elsewhere(kept.info, options.folder)):
+            tell(line)
         store.release(session)  # the agent takes it
         return session, store
 
@@ -342,7 +347,9 @@ class _OneShot:
 
     def _write_answer(self, agent: Agent, finished: RunFinished) -> None:
         if self.report is not None:
-            self.report.finish(agent, finished, self.denials)
+            self.report.finish(
+                agent, finished, self.denials, denied_ok=self.options.denied_ok
+            )
         elif finished.has_output:
             write_out(readable_json(finished.output) + "\n")
         elif self.text is not None and self.text.has_written:
@@ -366,7 +373,7 @@ class _OneShot:
         if not self.options.dry_run and event in [
             joins_later(server.name) for server in self.configuration.enabled
         ]:
-            return  # the question reports it when it continues without that server
+            return  # the question itself reports that it continues without that server
         if self.report is not None:
             self.report(event)
         if isinstance(event, ServerFailed):
@@ -429,7 +436,7 @@ class _OneShot:
         if failed:
             names = ", ".join(safe_line(name, 60) for name in failed)
             self.terminal.warn(f"answered without {names}")
-        # A notice of the run has named those that are still connecting.
+        # Servers that are still connecting were already reported in a notice, so only failures are named here.
         return bool(failed) or "connecting" in states.values()
 
     def _aside(self) -> AbstractContextManager[None]:

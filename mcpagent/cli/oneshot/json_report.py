@@ -12,8 +12,8 @@ from math import isfinite
 from typing import Any
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.exit_codes import code_of_error, kind_of_error
-from mcpagent.cli.may_run.approver import Denial
+from mcpagent.cli.approvals.approver import Denial
+from mcpagent.cli.common.exit_codes import code_of_error, kind_of_error
 from mcpagent.cli.screen.terminal import portable_json
 from mcpagent.values.events import (
     AnswerRestarted,
@@ -93,17 +93,28 @@ class JsonReport:
             self._waiting += documents
 
     def finish(
-        self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = ()
+        self,
+        agent: Agent,
+        finished: RunFinished,
+        denials: Sequence[Denial] = (),
+        *,
+        denied_ok: bool = False,
     ) -> None:
-        """Write the result of a run with an answer; `structured` is its document, if one was requested."""
+        """Write the result of a run with an answer; `structured` is its document, if one was requested.
+
+        A denied call makes it no success, unless `denied_ok`.
+        """
         self._look_at(agent)
+        subtype = f"stopped_{finished.stop}"
+        if finished.stop == "answered" and denials and not denied_ok:
+            subtype = "denied"
+        elif finished.stop == "answered":
+            subtype = "success"
         self._write_result(
             {
                 "type": "result",
-                "subtype": "success"
-                if finished.stop == "answered"
-                else f"stopped_{finished.stop}",
-                "is_error": finished.stop != "answered",
+                "subtype": subtype,
+                "is_error": subtype != "success",
                 "result": finished.answer,
                 "stop_reason": finished.stop,
                 "num_turns": finished.turns,
@@ -233,7 +244,7 @@ class JsonReport:
 
 
 def event_document(event: Event) -> Document | None:
-    """Return an event as a document; None for events without one, or that the run's result reports."""
+    """Return an event as a document; None if it has none, or if the final `result` document reports it."""
     match event:
         case RequestSent():
             return {

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mcpagent.cli.frame.error_lines import cannot_be_read
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.error_lines import cannot_be_read
+from mcpagent.cli.common.options import Options
 from mcpagent.config.config_documents import no_json
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.history.intake.files import MOST_READ, file_part
@@ -106,7 +106,9 @@ def _read(descriptor: int, notify: Notify, timeout: float | None) -> bytes:
     raise InputError(f"stdin holds more than {MAX_BYTES // 1_000_000} MB; pass less")
 
 
-def _file_bytes(path: Path, fix: str = "put the whole question in quotes") -> bytes:
+def _file_bytes(
+    path: Path, fix: str = "check its path; a question goes in quotes"
+) -> bytes:
     shown = safe_line(str(path), 80)
     try:
         with open_given(path) as file:  # what a shell opened may never end

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcpagent.cli.frame.configuration import Configuration
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.configuration import Configuration
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import Terminal
 from mcpagent.journal.tracing.traced_agents import Tracing, tracing_wanted
 from mcpagent.toolsets.definition import Wrapper

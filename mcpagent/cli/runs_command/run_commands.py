@@ -10,13 +10,18 @@ from typing import Any
 from rich.text import Text
 
 from mcpagent.agents.durable.stored_runs import StoredRun, StoredRuns
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.figures import counted, money, tokens
-from mcpagent.cli.frame.kept_sessions import ago, short_id, store_of, with_sessions_in
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.number_formats import counted, money, tokens
+from mcpagent.cli.common.options import Options
+from mcpagent.cli.common.stored_sessions import (
+    ago,
+    short_id,
+    store_of,
+    with_sessions_in,
+)
 from mcpagent.cli.screen.lines import table
-from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
-from mcpagent.cli.sessions_command.changing import agreed, left_alone, seconds_of
+from mcpagent.cli.screen.terminal import Terminal, agreed, open_terminal, put
+from mcpagent.cli.sessions_command.sessions_changed import left_alone, seconds_of
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.text.safe_text import safe_line
 
@@ -75,7 +80,7 @@ def delete_run(
     terminal, runs = open_terminal(options.color), _runs(options, database)
     run = runs.find(wanted)
     put(terminal.err, *_rows([run]))
-    if not (yes or agreed(terminal, "delete it for good?")):
+    if not (yes or agreed(terminal, "delete it for good?", "deletes")):
         return left_alone(terminal)
     runs.delete(wanted)
     _deleted(options, terminal, [run])
@@ -92,7 +97,8 @@ def prune_runs(
         run for run in runs.listed() if run.changed < before and not run.is_unfinished
     ]
     if old and not (
-        yes or agreed(terminal, f"delete {counted(len(old), 'run')} for good?")
+        yes
+        or agreed(terminal, f"delete {counted(len(old), 'run')} for good?", "deletes")
     ):
         return left_alone(terminal)
     _deleted(options, terminal, runs.prune(before) if old else [])

@@ -32,7 +32,7 @@ ESCAPE_SECONDS = 0.3
 """How long Esc waits for another key: terminals send Alt+Enter as Esc and Enter."""
 
 
-class KeptHistory(FileHistory):
+class StoredHistory(FileHistory):
     """Typed lines in a file.
 
     If the file cannot be read or written, the lines last for this run only, and `problem` is the reason.
@@ -74,7 +74,7 @@ class Pastes:
     def folded(self, text: str) -> str:
         """Return the mark of a long text, or a short text unchanged."""
         plain = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = plain.count("\n") + 1
+        lines = plain.removesuffix("\n").count("\n") + 1
         if lines <= FOLDED_LINES:
             return plain
         mark = f"[paste {len(self._texts) + 1}: {lines:,} lines]"
@@ -110,7 +110,7 @@ class InputLine:
         self._pastes = Pastes()
         self._history: History = InMemoryHistory()
         if path is not None:
-            kept = KeptHistory(str(path))
+            kept = StoredHistory(str(path))
             kept.unfolded = self._pastes.unfolded
             self._history = kept
         has_color = terminal.out.color_system is not None

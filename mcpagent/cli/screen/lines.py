@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import short_path, target_of
-from mcpagent.cli.frame.figures import counted, duration, money, tokens
-from mcpagent.cli.frame.fixes import fix_for
+from mcpagent.cli.common.configuration import short_path, target_of
+from mcpagent.cli.common.number_formats import counted, duration, money, tokens
+from mcpagent.cli.common.suggested_fixes import fix_for
 from mcpagent.cli.screen.terminal import Glyphs, warning_line
 from mcpagent.config import ServerConfig
-from mcpagent.history.intake.file_words import details_of, file_kind
+from mcpagent.history.intake.file_descriptions import details_of, file_kind
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.events import (
     AnswerRestarted,
@@ -265,23 +265,23 @@ def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
 
 
 def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
-    """Return the search on a separate line, and below it the tools that it showed the model."""
-    few = "none of"
-    if event.matches:
-        few = f"{len(event.matches)} weak of"
-    if event.found:
-        found = f"{event.found} of {event.known}"
-    else:
-        found = f"{few} {event.known}"
+    """Return the search on a separate line, and below it the tools that it showed the model, weak matches apart."""
+    count = f"{event.found or 'none'} of {event.known}"
     left = Text.assemble(
         (glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user")
     )
     lines = [
-        _spread(left, f"{found} {glyphs.dot} {duration(event.seconds)}", glyphs, width)
+        _spread(left, f"{count} {glyphs.dot} {duration(event.seconds)}", glyphs, width)
     ]
-    if event.matches:
-        names = names_line(event.matches, min(width, MAX_WIDTH) - 6, glyphs)
+    found, weak = event.matches[: event.found], event.matches[event.found :]
+    room = min(width, MAX_WIDTH) - 6
+    if found:
+        names = names_line(found, room, glyphs)
         lines.append(Text(f"  {glyphs.under} {names}", "dim"))
+    if weak:
+        names = names_line(weak, room - len("weak: "), glyphs)
+        margin = " " * cell_len(glyphs.under) if found else glyphs.under
+        lines.append(Text(f"  {margin} weak: {names}", "dim"))
     if event.connecting:
         servers = ", ".join(safe_line(server, 40) for server in event.connecting)
         lines.append(
@@ -349,7 +349,7 @@ def server_failed_lines(
     do = safe_line(fix_for(event, config, environ), 160)
     quoted = safe_line(shlex.quote(event.server), 64)
     log = ""
-    if config.command:
+    if config.command and "mcp logs" not in do:
         log = f"full log: mcpagent mcp logs {quoted}"
     done = [Text.assemble(("  do      ", "dim"), do)]
     if in_chat:

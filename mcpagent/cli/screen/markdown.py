@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate, dropwhile
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from mcpagent.cli.screen.markdown_paragraphs import lines_within, paragraph_lines
 from mcpagent.utilities.text.safe_text import safe_text
 from mcpagent.utilities.text.secrets import hide_in_markdown, without_secrets
 
@@ -109,7 +110,18 @@ def print_block(console: Console, block: str, *, continues: bool = False) -> Non
     lines = block_lines(console, block, folds=False)
     if not continues:
         lines = [*lines, Text()]
-    console.print(Text("\n").join(lines), soft_wrap=True)
+    console.print(_Lines(lines), soft_wrap=True, end="")
+
+
+class _Lines:
+    """Lines that are printed unchanged; as one text, rich would look for places to wrap it."""
+
+    def __init__(self, lines: list[Text]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> RenderResult:
+        for line in self._lines:
+            yield from line.render(console, end="\n")
 
 
 def block_lines(console: Console, block: str, *, folds: bool = True) -> list[Text]:
@@ -120,13 +132,66 @@ def block_lines(console: Console, block: str, *, folds: bool = True) -> list[Tex
     block = safe_text(without_secrets(block))
     if _PLAIN.fullmatch(block):
         # Most of a long answer is plain, and rich takes ten times as long for it.
-        return list(Text(block).wrap(console, console.width))
+        return lines_within(console, Text(block))
     empty, parser = _markdown()
-    markdown = copy(
-        empty
-    )  # its constructor makes a parser each time, which takes longer than parsing
-    markdown.markup, markdown.parsed = block, parser.parse(block)
-    hide_in_markdown(markdown.parsed)
+    tokens = parser.parse(block)
+    hide_in_markdown(tokens)
+    _keep_line_breaks(tokens)
+    lines = paragraph_lines(console, tokens)
+    if lines is None and len(tokens) == 1 and tokens[0].type == "fence":
+        lines = _code_lines(empty, tokens[0], console.width if folds else 0)
+    if lines is None:
+        markdown = copy(
+            empty
+        )  # its constructor makes a parser each time, which takes longer than parsing
+        markdown.markup, markdown.parsed = block, tokens
+        lines = _rendered_lines(console, markdown, folds=folds)
+    for line in lines:
+        line.rstrip()
+    while lines and not lines[0].plain.strip():
+        del lines[0]
+    while lines and not lines[-1].plain.strip():
+        del lines[-1]
+    return lines
+
+
+def _code_lines(document: Any, token: Any, width: int) -> list[Text]:
+    """Return the lines of a block of code, folded at `width` (0: not at all), as rich would render them."""
+    name = (token.info or "").partition(" ")[0]
+    code = _highlighted(document.code_theme, token.content.rstrip("\n"), name)
+    lines = list(code.split("\n", allow_blank=True))
+    if width:
+        lines = [piece for line in lines for piece in _folded(line, width)]
+    return lines
+
+
+def _highlighted(theme: str, code: str, language: str) -> Text:
+    from rich.syntax import Syntax
+
+    lexer = _lexer_of(language or "text") or _lexer_of("text")
+    text = Syntax("", lexer, theme=theme).highlight(code)
+    text.rstrip()
+    return text
+
+
+@lru_cache(maxsize=100)
+def _lexer_of(language: str) -> Any:
+    """Return the lexer of a language, cached, since pygments searches long for it; None if there is no such lexer."""
+    from rich.syntax import Syntax
+
+    return Syntax("", language).lexer
+
+
+def _keep_line_breaks(tokens: Sequence[Any]) -> None:
+    """Make each line break a hard one: a model breaks a line on purpose, and chats elsewhere show it too."""
+    for token in tokens:
+        for inner in token.children or ():
+            if inner.type == "softbreak":
+                inner.type = "hardbreak"
+
+
+def _rendered_lines(console: Console, markdown: Any, *, folds: bool) -> list[Text]:
+    """Return the lines that rich renders of a document."""
     lines: list[Text] = []
     is_open = False
     for segments in console.render_lines(markdown, pad=False):
@@ -146,12 +211,6 @@ def block_lines(console: Console, block: str, *, folds: bool = True) -> list[Tex
         else:
             lines.append(line)
         is_open = not folds and any(_has(segment, "ends") for segment in segments)
-    for line in lines:
-        line.rstrip()
-    while lines and not lines[0].plain.strip():
-        del lines[0]
-    while lines and not lines[-1].plain.strip():
-        del lines[-1]
     return lines
 
 
@@ -195,7 +254,6 @@ def _without_link(style: Style | None) -> Style | str:
 @cache
 def _markdown_class() -> type:
     from rich import markdown
-    from rich.syntax import Syntax
 
     class Heading(markdown.Heading):
         LEVEL_ALIGN = dict.fromkeys(markdown.Heading.LEVEL_ALIGN, "left")
@@ -204,10 +262,9 @@ def _markdown_class() -> type:
         def __rich_console__(
             self, console: Console, options: ConsoleOptions
         ) -> RenderResult:
-            code = Syntax("", self.lexer_name, theme=self.theme).highlight(
-                str(self.text).rstrip("\n")
+            code = _highlighted(
+                self.theme, str(self.text).rstrip("\n"), self.lexer_name
             )
-            code.rstrip()
             for line in code.split("\n", allow_blank=True):
                 yield from _folded(line, options.max_width)
 

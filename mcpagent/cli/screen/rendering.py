@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from mcpagent.cli.frame.figures import duration
+from mcpagent.cli.common.number_formats import duration
 from mcpagent.cli.screen.lines import (
     event_lines,
     progress_words,

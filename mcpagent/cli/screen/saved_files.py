@@ -9,7 +9,7 @@ from pathlib import Path
 from mcpagent.errors import McpAgentError
 from mcpagent.history.intake.files import saved
 from mcpagent.models.base import Model, download
-from mcpagent.models.provider_run.generated_files import generated_files
+from mcpagent.models.provider_tools.generated_files import generated_files
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import Document, FileId, Message
 

@@ -51,7 +51,10 @@ class StreamedText:
             self._put("\n")
 
     def _may_settle(self, text: str) -> bool:
-        """Return whether new text may settle a long text that waits: a key goes on until it has ended."""
+        """Return whether the text that waits may be complete now, so that it is worth examining again.
+
+        Long text waits as a possible key. `text` is the newest part: it may hold the key's end marker or a separator.
+        """
         if self._waiting.startswith(KEY_BEGINS):
             return "-" in text or len(self._waiting) > LONGEST_KEY
         return not text.isascii() or not text.isprintable() or " " in text

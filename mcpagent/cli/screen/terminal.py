@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
-from mcpagent.cli.frame.options import ColorMode, Options
+from mcpagent.cli.common.options import ColorMode, Options
+from mcpagent.errors import InputError
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 
@@ -236,6 +237,20 @@ def is_a_terminal(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def agreed(terminal: Terminal, question: str, yes_does: str) -> bool:
+    """Ask the user; return whether they typed yes. Raises `InputError` if there is no terminal to ask in.
+
+    `yes_does` is the effect of `--yes` in that error: "deletes".
+    """
+    if not (is_a_terminal(sys.stdin) and terminal.err.is_terminal):
+        raise InputError(
+            f"nobody can be asked here; --yes {yes_does} without a question"
+        )
+    terminal.err.file.write(f"{question} [y] yes  [N] no ")
+    terminal.err.file.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _writes(stream: TextIO | None, glyphs: Glyphs) -> bool:

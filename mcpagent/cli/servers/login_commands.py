@@ -10,17 +10,18 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import Configuration, load_configuration
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.figures import counted
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.key_commands import place_of_secret
-from mcpagent.cli.may_run.project_trust import trusted_configuration
+from mcpagent.cli.approvals.key_commands import place_of_secret
+from mcpagent.cli.approvals.project_trust import trusted_configuration
+from mcpagent.cli.common.configuration import Configuration, load_configuration
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.number_formats import counted
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import token_store
@@ -29,6 +30,7 @@ from mcpagent.permissions.trust.consent import needs_consent
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
+    from mcpagent.mcp.auth.device import DeviceCode
     from mcpagent.mcp.auth.oauth import LoopbackPage
 
 CLIENT_SECRET = "MCPAGENT_CLIENT_SECRET"  # noqa: S105 - a variable's name
@@ -37,12 +39,16 @@ OpenBrowser = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The request on the command line. `client_id` and `port` belong to a client that was registered manually."""
+    """The request on the command line. `client_id` and `port` belong to a client that was registered manually.
+
+    `by_code` lets the user enter a code on another device.
+    """
 
     name: str
     opens_browser: bool = True
     client_id: str | None = None
     port: int = 0
+    by_code: bool = False
 
 
 def log_in(
@@ -70,7 +76,12 @@ async def _log_in(
     terminal: Terminal,
     browser: OpenBrowser | None,
 ) -> ExitCode:
-    from mcpagent.mcp.auth.sign_in_flow import Registration, loopback_page, sign_in
+    from mcpagent.mcp.auth.sign_in_flow import (
+        Registration,
+        loopback_page,
+        sign_in,
+        sign_in_by_device,
+    )
     from mcpagent.mcp.auth.stored_auth import StoredSignIn
     from mcpagent.mcp.link import ServerLink
 
@@ -92,13 +103,17 @@ async def _log_in(
         _show_page(url, config, terminal, browser)
         pasting.append(asyncio.create_task(_take_pasted(page, terminal)))
 
-    async with loopback_page(config, store, show, client) as page:
-        try:
-            result = await sign_in(config, store, page)
-        finally:
-            for task in pasting:
-                task.cancel()
-            await asyncio.gather(*pasting, return_exceptions=True)
+    if login.by_code:
+        show_code = partial(_show_code, config, terminal)
+        result = await sign_in_by_device(config, store, show_code, client)
+    else:
+        async with loopback_page(config, store, show, client) as page:
+            try:
+                result = await sign_in(config, store, page)
+            finally:
+                for task in pasting:
+                    task.cancel()
+                await asyncio.gather(*pasting, return_exceptions=True)
     if result.how == "not wanted":
         put(terminal.out, f"{config.name} wants no sign-in")
         return ExitCode.OK
@@ -117,6 +132,22 @@ async def _log_in(
             style="dim",
         )
     return ExitCode.OK
+
+
+async def _show_code(
+    config: ServerConfig, terminal: Terminal, code: DeviceCode
+) -> None:
+    """Print the page and the code to enter there."""
+    host = safe_line(urlsplit(code.verification_uri).hostname or "", 80)
+    put(terminal.err, f"sign in to {safe_line(config.name, 64)} at {host}:")
+    page = "".join(safe_text(code.verification_uri).split())
+    terminal.err.print(Text(page), soft_wrap=True)
+    put(terminal.err, f"and enter the code {safe_line(code.user_code, 100)}")
+    if code.verification_uri_complete is not None:
+        put(terminal.err, Text("or open, with the code in it:", "dim"))
+        whole = "".join(safe_text(code.verification_uri_complete).split())
+        terminal.err.print(Text(whole), soft_wrap=True)
+    put(terminal.err, Text("waiting; Ctrl-C gives up", "dim"))
 
 
 def _show_page(
@@ -187,6 +218,8 @@ def log_out(name: str, options: Options) -> ExitCode:
         config = ServerConfig(name, url=name)
     else:
         config = remote_server(name, load_configuration(options))
+    if needs_consent(config):
+        config = remote_server(name, trusted_configuration(options, terminal))
     out = asyncio.run(sign_out(config, token_store(options.environ)))
     shown = safe_line(config.name, 120)
     said = {
@@ -220,6 +253,11 @@ def remote_server(name: str, configuration: Configuration) -> ServerConfig:
             raise InputError(
                 f'server "{shown}" cannot be used: {safe_line(problem.reason, 300)}'
             )
+    if name.startswith(("http://", "https://")):
+        address = safe_line(name, 100)
+        raise InputError(
+            f"no server is named {address}; add it first: mcpagent mcp add NAME {address}"
+        )
     remote = [server.name for server in configuration.servers.servers if server.url]
     near = get_close_matches(name, remote, n=3) or remote[:3]
     raise InputError(

@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from mcpagent.cli.frame.figures import counted
-from mcpagent.cli.frame.fixes import fix_for
+from mcpagent.cli.common.number_formats import counted
+from mcpagent.cli.common.suggested_fixes import fix_for
 from mcpagent.cli.servers.server_checks import (
     configuration_warnings,
     poisoned_instructions,
@@ -232,14 +232,14 @@ class _Trial:
         if config.command:
             found = launch_of(config, environ).program
         else:
-            found = config.address.partition("?")[0]
+            found = (config.address or str(config.openapi)).partition("?")[0]
         self._done(safe_line(found, 200))
         connection = McpConnection(
             config,
             self.report,
             era=config.era,
             environ=environ,
-            auth=auth(config) if auth is not None and config.url else None,
+            auth=auth(config) if auth is not None and config.may_sign_in else None,
             log_folder=log_folder,
         )
         try:
@@ -354,8 +354,13 @@ async def probe_all(
             return await probe(config, environ, log_folder, auth, seconds=seconds)
 
     probes: list[Probe] = []
-    async with asyncio.TaskGroup() as group:
-        for trying in [group.create_task(one(config)) for config in servers]:
+    tasks = [asyncio.create_task(one(config)) for config in servers]
+    try:
+        for trying in tasks:
             probes.append(await trying)
             report(probes[-1])
+    finally:
+        for trying in tasks:
+            trying.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     return probes

@@ -255,7 +255,7 @@ _ORDER = re.compile(
     r"\b(?:(?:always|must|never|should|not|don't|before|after|when|whenever|instead of) (?:\w+ ){0,3}"
     r"(?:call|calling|use|using|invoke|invoking|run|running)|instead of|before|after) (?:the |tool ){0,2}"
     r"(?:[`'\"]?([A-Za-z][A-Za-z0-9]{0,30}(?:_[A-Za-z0-9]{1,30}){1,6})\b"
-    # Names spelled like words of prose count only between quotation marks: `delete-file`, `deleteFile`.
+    # Prose also has words like `delete-file` and `deleteFile`, so such names count only in quotation marks.
     r"|[`'\"]((?-i:[a-z][a-z0-9]{0,30}(?:-[a-z0-9]{1,30}){1,6}|[a-z]{1,30}[A-Z][A-Za-z0-9]{0,30}))[`'\"])",
     re.IGNORECASE,
 )

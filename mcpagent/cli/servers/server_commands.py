@@ -12,16 +12,16 @@ from typing import TypeAlias
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import (
+from mcpagent.cli.approvals.project_trust import untrusted_apart, waiting_servers
+from mcpagent.cli.common.configuration import (
     Configuration,
     load_configuration,
     short_path,
     target_of,
 )
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.figures import counted, duration
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.project_trust import untrusted_apart, waiting_servers
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.number_formats import counted, duration
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.lines import column
 from mcpagent.cli.screen.rendering import Activity
 from mcpagent.cli.screen.terminal import (

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from mcpagent.cli.frame.configuration import load_configuration, short_path
-from mcpagent.cli.frame.error_lines import did_you_mean
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import Options, WriteScope
-from mcpagent.cli.may_run.key_commands import keep_secret, place_of_secret
-from mcpagent.cli.may_run.project_trust import remember_added, waiting_servers
+from mcpagent.cli.approvals.key_commands import keep_secret, place_of_secret
+from mcpagent.cli.approvals.project_trust import remember_added, waiting_servers
+from mcpagent.cli.common.configuration import (
+    load_configuration,
+    meant_target,
+    short_path,
+)
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import Options, WriteScope
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import find_config_files, load_servers, user_config_folder
 from mcpagent.config.config_documents import ConfigDocument, parse_document, read_bytes
@@ -30,14 +35,19 @@ from mcpagent.config.secret_store import (
 )
 from mcpagent.config.server_files import read_servers, server_entries
 from mcpagent.config.variables import Variables
+from mcpagent.demo import demo_server_config
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.permissions.trust.descriptions import file_of, real_place
+from mcpagent.permissions.trust.trust_store import TrustStore
 from mcpagent.utilities.filesystem.file_changes import alone_with, write_text
 from mcpagent.utilities.filesystem.user_folders import project_folders
 from mcpagent.utilities.text.safe_text import safe_line
 
 PROJECT_FILE = ".mcp.json"
 PROJECT_MODE = 0o644
+PROGRAM_SUFFIXES = frozenset(
+    (".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".sh", ".php", ".jar")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class ServerFile:
         return int(place.rpartition(":")[2])
 
     def changed(self, text: str) -> ServerFile:
-        """Return the same file with this text. Raises `ConfigError` if it would not be read back."""
+        """Return the same file with this text. Raises `ConfigError` if the text is not a valid file of servers."""
         document = _document(self.path, text)
         read_servers(document, Variables({}, document.folder))
         root, entries = server_entries(document)
@@ -99,7 +109,7 @@ class ServerFile:
 
 def open_file(path: Path, *, is_project: bool) -> ServerFile:
     """Read the file; a missing one counts as empty. Raises `ConfigError` for an unreadable one."""
-    # once: others may write it
+    # Read it only once: another program may change it in between.
     raw = b""
     if path.exists():
         raw = read_bytes(path)
@@ -218,6 +228,7 @@ def add_server(
     """Write the server into the user's or the project's file, with a warning about a secret that is written out."""
     terminal = open_terminal(options.color)
     file = file_to_write(options, scope)
+    replaces_demo = is_first_server(file, options)
     if new.name in file.entries and not replace:
         place = place_of(file, new.name, options.folder)
         raise InputError(
@@ -239,6 +250,8 @@ def add_server(
         if server.name == new.name and real_place(file_of(server.source)) == written:
             remember_added(server, options)
     _report_added(options, terminal, file, new.name, entry)
+    if replaces_demo:
+        put(terminal.out, demo_gone_line(), style="dim")
     counting = file_with(options, new.name, None)
     if counting.path != file.path:
         place = place_of(counting, new.name, options.folder)
@@ -246,15 +259,40 @@ def add_server(
     return ExitCode.OK
 
 
+def is_first_server(file: ServerFile, options: Options) -> bool:
+    """Return whether a server in this file ends the use of the bundled one: everywhere, or in its project."""
+    if options.config:
+        return False
+    if file.is_project:
+        return load_configuration(options).is_demo
+    return not file.entries
+
+
+def demo_gone_line() -> str:
+    """Return that the bundled server is not used any more, with the command that brings it back."""
+    (entry,) = demo_server_config()["mcpServers"].values()
+    command = shlex.join((entry["command"], *entry["args"]))
+    return f"the bundled demo server steps back; it returns with: mcpagent mcp add demo -- {command}"
+
+
 def remove_server(options: Options, name: str, scope: WriteScope | None) -> ExitCode:
     """Remove the server from the effective file, or from the one named."""
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
-    file.saved(lambda fresh: fresh.without_entry(name))
+    changed = file.saved(lambda fresh: fresh.without_entry(name))
+    # An entry that is added again later is asked about again.
+    trust = TrustStore.of_user(options.environ)
+    trust.remove_entry(real_place(str(file.path)), name)
     put(
         terminal.out,
         f"removed {name} from {short_path(str(file.path), options.folder)}",
     )
+    if not changed.entries and not options.config:
+        put(
+            terminal.out,
+            "the bundled demo server is used again where no server is configured",
+            style="dim",
+        )
     left = [other for other in files_found(options) if name in other.entries]
     if left:
         put(
@@ -283,7 +321,20 @@ def switch_server(
         if is_same
         else f"{word} {name} in {place}",
     )
+    if not on and not _is_any_enabled(options):
+        put(
+            terminal.out,
+            f"no server is enabled here; mcpagent mcp enable {shlex.quote(name)} enables this one again",
+            style="dim",
+        )
     return ExitCode.OK
+
+
+def _is_any_enabled(options: Options) -> bool:
+    with contextlib.suppress(ConfigError):
+        configuration = load_configuration(options)
+        return configuration.is_demo or bool(configuration.enabled)
+    return True
 
 
 def move_secrets(
@@ -335,6 +386,14 @@ def entry_of(new: NewServer) -> dict[str, Any]:
                 f"--secret {safe_line(name, 40)}: write a name such as GITHUB_TOKEN"
             )
     words = _words(new)
+    if fixed := meant_target(words[0]):
+        whole = safe_line(" ".join([fixed, *words[1:]]), 200)
+        if fixed.startswith("npx"):
+            whole = f"-- {whole}"
+        shown = safe_line(words[0], 100)
+        raise InputError(
+            f"{shown} is no command; write mcpagent mcp add {new.name} {whole}"
+        )
     is_url = _is_address(words)
     entry: dict[str, Any] = {"type": new.transport} if new.transport else {}
     if is_url:
@@ -378,16 +437,32 @@ def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str
         or file.path.absolute().parent == folder.absolute()
     ):
         return {}
+    words = _words(new)
     named = (
         word
-        for word in _words(new)
+        for word in words
         if not os.path.isabs(word) and word not in (os.curdir, os.pardir)
     )
-    if not any((folder / word).exists() for word in named):
+    is_there = any((folder / word).exists() for word in named)
+    if not (is_there or missing_programs(words, folder)):
         return {}
     if not file.is_project:
         return {"cwd": str(folder.absolute())}
     return {"cwd": Path(os.path.relpath(folder, file.path.parent)).as_posix()}
+
+
+def missing_programs(words: Sequence[str], folder: Path) -> list[str]:
+    """Return the words of a command that name a program's file that does not exist, seen from this folder.
+
+    Such a word begins like a path (`./run`), or is an argument with the suffix of a program (`server.py`).
+    """
+    named = [word for word in words if word.startswith(("./", "../"))]
+    named += [word for word in words[1:] if PurePath(word).suffix in PROGRAM_SUFFIXES]
+    return [
+        word
+        for word in dict.fromkeys(named)
+        if "://" not in word and "$" not in word and not (folder / word).exists()
+    ]
 
 
 def _is_address(words: Sequence[str]) -> bool:
@@ -445,6 +520,25 @@ def _store_secrets(options: Options, names: Sequence[str], terminal: Terminal) -
             )
 
 
+def _program_warnings(
+    options: Options, entry: Mapping[str, Any], folder: Path
+) -> list[str]:
+    """Return a warning for each program of a command that is not there, on PATH or in the folder of its start."""
+    command = entry["command"]
+    missing = missing_programs((command, *entry.get("args", ())), folder)
+    is_found = shutil.which(command, path=options.environ.get("PATH")) is not None
+    lines = []
+    if not is_found and os.sep not in command:
+        lines = [
+            f"{safe_line(command, 60)} is not found on PATH; install it, or give its whole path"
+        ]
+    shown = short_path(str(folder), Path("/nowhere"))
+    return lines + [
+        f"{safe_line(word, 100)} is not in {shown}; the server cannot start without it"
+        for word in missing
+    ]
+
+
 def _report_added(
     options: Options,
     terminal: Terminal,
@@ -457,17 +551,13 @@ def _report_added(
         terminal.out,
         f"added {name} to {place_of(file, name, options.folder)}   {safe_line(what, 120)}",
     )
-    if (
-        "command" in entry
-        and shutil.which(entry["command"], path=options.environ.get("PATH")) is None
-    ):
-        terminal.warn(
-            f"{safe_line(entry['command'], 60)} is not found on PATH; install it, or give its whole path"
-        )
+    if "command" in entry:
+        started_in = file.path.absolute().parent / entry.get("cwd", "")
+        terminal.warn(*_program_warnings(options, entry, started_in))
     for problem in load_servers(
         file.path, environ=with_stored_keys(options.environ)
     ).problems:
         if problem.name == name:
             terminal.warn(f"until then it is skipped: {safe_line(problem.reason, 400)}")
     terminal.warn(*literal_warnings(name, entry))
-    put(terminal.out, f"try it: mcpagent mcp test {name}", style="dim")
+    put(terminal.out, f"try it: mcpagent mcp test {shlex.quote(name)}", style="dim")

@@ -7,21 +7,21 @@ from pathlib import Path
 
 from rich.text import Text
 
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.kept_sessions import store_of
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import Options
+from mcpagent.cli.common.stored_sessions import store_of
 from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, open_terminal
-from mcpagent.cli.sessions_command.looking import the_one
+from mcpagent.cli.sessions_command.sessions_shown import the_one
 from mcpagent.errors import InputError
 from mcpagent.journal.sessions.export import transcript_of
-from mcpagent.journal.tracing.kept_runs import recorded_runs, session_runs
 from mcpagent.journal.tracing.tree import (
     ASCII_BRANCHES,
     Branches,
     trace_document,
     trace_rows,
 )
+from mcpagent.journal.tracing.trees_of_runs import recorded_runs, session_runs
 from mcpagent.utilities.text.safe_text import safe_line
 
 

@@ -13,9 +13,9 @@ from mcpagent.agents.cards.agent_cards import agent_from_card, card_warnings
 from mcpagent.agents.cards.reading import YAML, load_card, load_cards
 from mcpagent.agents.cards.teams import card_at, read_team
 from mcpagent.agents.cards.writing import card_data, dump_card
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.project_trust import lines_to_say_yes_to
+from mcpagent.cli.approvals.project_trust import lines_to_say_yes_to
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import open_terminal, write_json, write_out
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.text.safe_text import safe_line, safe_text

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import (
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import (
     Client,
     Options,
     Shell,
@@ -240,7 +240,7 @@ def _values(option: Any, names: Names) -> Iterator[Completed]:
             for prefix, provider in PROVIDERS.items()
         )
     elif option.name == "provider_tool":
-        from mcpagent.models.provider_run.provider_tools import KINDS
+        from mcpagent.models.provider_tools.provider_tool_values import KINDS
 
         yield from map(Completed, KINDS)
     elif (
@@ -301,7 +301,7 @@ def known_names(options: Options) -> Names:
 
     @cache
     def configured() -> tuple[ServerConfig, ...]:
-        from mcpagent.cli.frame.configuration import load_configuration
+        from mcpagent.cli.common.configuration import load_configuration
         from mcpagent.config import ServerConfig
 
         try:
@@ -324,7 +324,7 @@ def known_names(options: Options) -> Names:
         ]
 
     def servers() -> Iterable[Completed]:
-        from mcpagent.cli.frame.configuration import target_of
+        from mcpagent.cli.common.configuration import target_of
 
         known = configured()
         return plain_names(
@@ -356,7 +356,7 @@ def known_names(options: Options) -> Names:
         return [Completed(f"{item.word}=", item.about) for item in plain_names(texts)]
 
     def sessions() -> Iterable[Completed]:
-        from mcpagent.cli.frame.kept_sessions import (
+        from mcpagent.cli.common.stored_sessions import (
             is_begun,
             short_id,
             store_of,

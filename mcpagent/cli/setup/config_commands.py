@@ -11,12 +11,11 @@ from typing import Any
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import short_path
-from mcpagent.cli.frame.error_lines import did_you_mean
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import Options, leaves, options_in
-from mcpagent.cli.frame.programs import editor_command, open_in_editor
-from mcpagent.cli.frame.settings import (
+from mcpagent.cli.common.configuration import short_path
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import Options, leaves, options_in
+from mcpagent.cli.common.settings import (
     PROJECT_FILE,
     USER_FILE,
     Settings,
@@ -24,6 +23,7 @@ from mcpagent.cli.frame.settings import (
     read_settings,
     settable,
 )
+from mcpagent.cli.common.user_programs import editor_command, open_in_editor
 from mcpagent.cli.screen.lines import Cell, table
 from mcpagent.cli.screen.terminal import open_terminal, put, write_out
 from mcpagent.cli.servers.server_editing import file_to_write, open_file
@@ -48,21 +48,23 @@ def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCod
     values = _values_in_force(command, settings, options.environ, options.folder)
     files = [str(path) for path in find_config_files(options.folder, options.environ)]
     rows: list[list[Cell]] = []
+    plain: list[Text] = []
     for name, found in values.items():
         value, origin = found["value"], found["origin"]
         shown = "(not set)"
         if value not in (None, [], ()):
             shown = safe_line(json.dumps(value, ensure_ascii=False, default=str), 200)
         line = (f"{name} = {shown}", "dim" if origin == "default" else "")
-        rows.append([(origin, "dim"), line] if with_origin else [line])
+        rows.append([(origin, "dim"), line])
+        chosen = "" if origin == "default" else f"   {origin}"
+        plain.append(Text.assemble(line, (chosen, "dim")))
     named = ", ".join(short_path(path, options.folder) for path in files)
     where = Text(
         f"servers from {named or 'nowhere: mcpagent mcp add, mcpagent mcp import'}",
         "dim",
     )
-    terminal.report(
-        options, {"settings": values, "server_files": files}, *table(rows), where
-    )
+    lines = table(rows) if with_origin else plain
+    terminal.report(options, {"settings": values, "server_files": files}, *lines, where)
     terminal.warn(*settings.warnings)
     return ExitCode.OK
 

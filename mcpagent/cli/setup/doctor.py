@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import Configuration, short_path
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.frame.settings import read_settings, settable
-from mcpagent.cli.may_run.project_trust import untrusted_apart
+from mcpagent.cli.approvals.project_trust import untrusted_apart
+from mcpagent.cli.common.configuration import Configuration, short_path
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.number_formats import tokens
+from mcpagent.cli.common.options import Options
+from mcpagent.cli.common.settings import read_settings, settable
 from mcpagent.cli.screen.lines import Cell, table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json
 from mcpagent.cli.servers.probing import Probe, StageName
@@ -309,7 +310,10 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
         for found in probes:
             if found.warnings or not found.ok:
                 put(terminal.out, *probe_lines(found, options, terminal))
-        put(terminal.out, *_total_lines(probes))
+        put(
+            terminal.out,
+            *_total_lines(probes, _search_words(probes, options, configuration)),
+        )
     else:
         files = [
             {
@@ -409,14 +413,27 @@ def _whose(file: str, configuration: Configuration, options: Options) -> str:
     return "project, trusted"
 
 
-def _total_lines(probes: Sequence[Probe]) -> Iterator[Text]:
+def _search_words(
+    probes: Sequence[Probe], options: Options, configuration: Configuration
+) -> str:
+    """Return whether a chat begins with tool search, and why."""
+    from mcpagent.cli.oneshot.agent_options import enabled_search
+
+    chosen = enabled_search(options, configuration)
+    if isinstance(chosen, bool):
+        return "on" if chosen else "off"
+    total = sum(found.tokens for found in probes)
+    each = total / max(sum(found.tools for found in probes), 1)
+    limit = paying_tokens(None, each)
+    word = "on" if total > limit else "off"
+    return f"{word} (auto begins at about {tokens(limit)} tokens)"
+
+
+def _total_lines(probes: Sequence[Probe], search: str) -> Iterator[Text]:
     """Yield `68 of 70 usable. 527 tools, 99,956 tokens; tool search: on`."""
     if not probes:
         return
-    limit = paying_tokens(None)
-    is_on = sum(found.tokens for found in probes) > limit
-    search = f"; tool search: {'on' if is_on else 'off'} (auto begins at about {limit:,} tokens)"
-    yield Text(f"{probe_totals(probes, '.')}{search}")
+    yield Text(f"{probe_totals(probes, '.')}; tool search: {search}")
 
 
 # -- the servers: one row each, one column for each stage -------------------------------------------------------------

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import load_configuration
-from mcpagent.cli.frame.figures import counted
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.configuration import load_configuration
+from mcpagent.cli.common.number_formats import counted
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put
 from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.models.local.local_servers import listed_models
@@ -32,7 +32,7 @@ PROVIDERS_OFFERED = ("anthropic", "openai", "gemini", "openrouter")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class UserEnvironment:
     """The user's surroundings: a local model, as `prefix:model`, and the number of servers in other clients."""
 
     local_model: str = ""
@@ -50,7 +50,7 @@ def first_steps(options: Options, terminal: Terminal) -> None:
     put(terminal.out, *welcome(look_around(options)))
 
 
-def welcome(around: Surroundings) -> list[Text]:
+def welcome(around: UserEnvironment) -> list[Text]:
     """Return the commands that set mcpagent up, with what each does."""
     commands: list[tuple[str, str]] = []
     if around.local_model:
@@ -114,7 +114,7 @@ def _is_new_here(options: Options, terminal: Terminal) -> bool:
 
 def look_around(
     options: Options, servers: Mapping[str, str] | None = None
-) -> Surroundings:
+) -> UserEnvironment:
     """Return the available choices; reads files of other programs and queries only this computer's model servers.
 
     `servers` are addresses by prefix, by default their usual ones.
@@ -127,7 +127,7 @@ def look_around(
         with contextlib.suppress(ValueError):
             usual["ollama"] = ollama_url(host)
     model = model_here(usual if servers is None else servers)
-    return Surroundings(model, sum(elsewhere.values()), ", ".join(elsewhere))
+    return UserEnvironment(model, sum(elsewhere.values()), ", ".join(elsewhere))
 
 
 def model_here(servers: Mapping[str, str]) -> str:

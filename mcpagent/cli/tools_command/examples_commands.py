@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.figures import counted, money
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.number_formats import counted, money
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.agent_options import (
     example_file,
     known_tools,
@@ -123,7 +123,7 @@ async def _describe(
 
 
 def list_examples(options: Options, names: Sequence[str]) -> ExitCode:
-    """List the requests of these tools, of all that have any without a name; exit code 1 if there are no requests."""
+    """List the requests of the named tools; without names, of every tool that has some. Exit code 1: there are none."""
     terminal = open_terminal(options.color)
     tools = asyncio.run(_tools_named(options, terminal, names))
     written = read_examples(example_file(options))

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import Configuration, short_path
-from mcpagent.cli.frame.error_lines import did_you_mean
-from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
-from mcpagent.cli.frame.settings import read_settings, settable
-from mcpagent.cli.may_run.approver import label_of
-from mcpagent.cli.may_run.project_trust import trusted_configuration
+from mcpagent.cli.approvals.approver import label_of
+from mcpagent.cli.approvals.changed_tools import (
+    HOW_TO_ACCEPT,
+    change_to_agree_to,
+    reason_of,
+)
+from mcpagent.cli.approvals.project_trust import trusted_configuration
+from mcpagent.cli.common.configuration import Configuration, short_path
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
+from mcpagent.cli.common.settings import read_settings, settable
 from mcpagent.cli.oneshot.agent_options import (
     askable,
     known_tools,
@@ -25,15 +30,15 @@ from mcpagent.cli.screen.lines import Cell, table
 from mcpagent.cli.screen.terminal import open_terminal
 from mcpagent.cli.tools_command.tool_views import hiding_lists, meant_tool
 from mcpagent.errors import InputError
-from mcpagent.permissions.rule_names import rule_of
-from mcpagent.permissions.rules import CallFacts, Decision, decisions
+from mcpagent.permissions.decision import CallFacts, Decision, decisions
+from mcpagent.permissions.rule_matching import rule_of
 from mcpagent.run.middleware.permission_gate import facts_of
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import Approval
 
 if TYPE_CHECKING:
     from mcpagent.agents.agent import Agent
-    from mcpagent.cli.frame.options import Options
+    from mcpagent.cli.common.options import Options
 
 VERDICTS: Mapping[Approval, str] = {
     "allow": "runs unasked",
@@ -55,6 +60,9 @@ async def _explain(
     async with known_tools(options, terminal, configuration) as agent:
         approver = make_approver(options, configuration, None)
         call = _meant(agent, configuration, name)
+        change = None
+        if call.tool.kind == "tool":
+            change = await change_to_agree_to(call.tool, agent, options, configuration)
     written = option_rules(options, configuration, place)
     rules = replace(
         written,
@@ -62,6 +70,13 @@ async def _explain(
         fingerprints=approver.rules.fingerprints,
     )
     found = list(decisions(call, rules))
+    notes: list[Text] = []
+    if change is not None:
+        # A denied call does not come as far as the question about its change.
+        found.insert(
+            int(found[0].verdict == "deny"), Decision("ask", reason_of(change))
+        )
+        notes = [Text(f"  {HOW_TO_ACCEPT}", "dim")]
     first, *others = map(asdict, found)
     rows: list[list[Cell]] = []
     for one in found:
@@ -70,7 +85,7 @@ async def _explain(
     label = label_of(call.tool)
     head = Text(f"{label} {VERDICTS[found[0].verdict]}")
     document = {"tool": label, **first, "else": others}
-    terminal.report(options, document, head, *table(rows))
+    terminal.report(options, document, head, *table(rows), *notes)
     return ExitCode.OK
 
 
@@ -98,7 +113,15 @@ def _meant(agent: Agent, configuration: Configuration, name: str) -> CallFacts:
                 f'permissions explain: no agent has "{safe_line(name, 80)}": {key} of the server'
                 f' "{safe_line(server.name, 64)}" hides it ({place})'
             )
-        hint = did_you_mean(near_rules(name, asked), "mcpagent tools list names them")
+        own = [rule_of(tool) for tool in asked if tool.server == name]
+        if own:
+            raise InputError(
+                f"permissions explain: {safe_line(name, 64)} is a server; name one of its tools, such as "
+                f"{safe_line(own[0], 140)}"
+            )
+        hint = did_you_mean(
+            near_rules(name, asked, 0.7), "mcpagent tools list names them"
+        )
         raise InputError(
             f'permissions explain: nothing is named "{safe_line(name, 80)}"; {hint}'
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.error_lines import cannot_be_read
+from mcpagent.cli.common.error_lines import cannot_be_read
 from mcpagent.cli.tools_command.tool_views import meant_tool, unknown_tool
 from mcpagent.errors import InputError
 from mcpagent.search.signature import first_sentences

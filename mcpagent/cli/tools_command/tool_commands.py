@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -17,11 +19,13 @@ from typing import Any, Concatenate, ParamSpec
 from rich.text import Text as Styled
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.exit_codes import ExitCode, within
-from mcpagent.cli.frame.figures import counted, saving
-from mcpagent.cli.frame.options import Options, TokensBy
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.exit_codes import ExitCode, within
+from mcpagent.cli.common.number_formats import counted, saving
+from mcpagent.cli.common.options import Options, TokensBy
 from mcpagent.cli.oneshot.agent_options import known_tools, search_history
 from mcpagent.cli.oneshot.json_report import content_document
+from mcpagent.cli.screen.rendering import Activity
 from mcpagent.cli.screen.terminal import (
     Terminal,
     open_terminal,
@@ -51,6 +55,7 @@ from mcpagent.cli.tools_command.tool_views import (
     unknown_tool,
 )
 from mcpagent.errors import InputError
+from mcpagent.history.intake.file_descriptions import details_of, file_kind
 from mcpagent.run.validation import fitted, held_to_promise
 from mcpagent.search import SearchResult, call_signature
 from mcpagent.utilities.json_schema.parts import properties_of
@@ -189,7 +194,7 @@ def show_learned(options: Options, *, clear: bool) -> ExitCode:
 async def count_tokens(
     agent: Agent, terminal: Terminal, options: Options, by: TokensBy, top: int
 ) -> ExitCode:
-    """Show the cost of the definitions: all in each request, against those that tool search sends."""
+    """Show the tokens of the tool definitions in each request, with all tools offered and with tool search."""
     totals: Counter[str] = Counter()
     for name, tool in agent.known_tools.items():
         totals[name if by == "tool" else tool.server or "functions"] += (
@@ -228,6 +233,9 @@ async def count_tokens(
     return ExitCode.OK
 
 
+_WRITTEN_CALL = re.compile(r"([\w.-]+)\((.*)\)", re.DOTALL)
+
+
 @_with_tools
 async def call_tool(
     agent: Agent,
@@ -242,11 +250,17 @@ async def call_tool(
         seconds = options.timeout
     else:
         seconds = CALL_SECONDS
+    if (called := _WRITTEN_CALL.fullmatch(name)) is not None:
+        given = " ".join(re.split(r"\s*,\s*", called[2].strip()))
+        line = safe_line(f"mcpagent tools call {called[1]} {given}", 300)
+        raise InputError(f"arguments are words of their own: {line}")
     tool = tool_named(agent, name)
     arguments = read_arguments(words, tool.definition.parameters, whole)
+    signature = call_signature(tool.definition)
+    if misspelt := misspelt_names(arguments, tool.definition.parameters):
+        raise InputError(f"{misspelt} signature: {signature}")
     arguments, judged = await fitted(tool.definition.parameters, arguments)
     if judged.problem:
-        signature = call_signature(tool.definition)
         raise InputError(
             f"the arguments do not fit: {safe_line(judged.problem, 300)}; signature: {signature}"
         )
@@ -254,8 +268,14 @@ async def call_tool(
         terminal.warn(
             f"the arguments are not checked; the schema of {tool.name}: {judged.unchecked}"
         )
-    async with within(seconds, f"{tool.name} gave no answer"):
-        output = await held_to_promise(tool, await tool.run(arguments))
+    activity = Activity(terminal.err, terminal.glyphs)
+    try:
+        with activity.showing(f"calling {safe_line(tool.name, 60)}"):
+            async with within(seconds, f"{tool.name} gave no answer"):
+                output = await held_to_promise(tool, await tool.run(arguments))
+    except (asyncio.CancelledError, TimeoutError):
+        terminal.warn(f"{tool.name} was under way when it was stopped: it may have run")
+        raise
     if options.output == "json":
         write_json({"content": content_document(output.content), "error": output.error})
     else:
@@ -277,12 +297,11 @@ def _write_content(output: ToolOutput, terminal: Terminal) -> None:
         else:
             shown = for_model(text)
         write_out(shown if shown.endswith("\n") else shown + "\n")
-    if images := len(output.content) - len(texts):
-        put(
-            terminal.err,
-            f"{counted(images, 'image')} not shown; --json has them",
-            style="dim",
-        )
+    for part in output.content:
+        if not isinstance(part, Text):
+            details = safe_line(details_of(part), 200)
+            line = f"{file_kind(part)} not shown: {details}; --json has it"
+            put(terminal.err, line, style="dim")
 
 
 @_with_tools
@@ -295,15 +314,12 @@ async def lint_tools(agent: Agent, terminal: Terminal, options: Options) -> Exit
         )
         for finding in findings
     ]
-    tools, total = (
-        len({finding.tool for finding in findings}),
-        counted(len(findings), "finding"),
-    )
-    lines.append(
-        Styled(
-            f"{total} on {tools} of {counted(len(agent.known_tools), 'tool')}", "dim"
-        )
-    )
+    known, tools = len(agent.known_tools), len({finding.tool for finding in findings})
+    total = f"no findings in {counted(known, 'tool')}"
+    if findings:
+        found = counted(len(findings), "finding")
+        total = f"{found} on {tools} of {counted(known, 'tool')}"
+    lines.append(Styled(total, "dim"))
     terminal.report(options, [asdict(finding) for finding in findings], *lines)
     if findings:
         return ExitCode.ERROR
@@ -419,6 +435,22 @@ def read_arguments(
         else:
             arguments[name] = _typed(value, known.get(name))
     return arguments
+
+
+def misspelt_names(arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+    """Return a sentence about a name that is nearly a parameter that was not given; "" if there is none.
+
+    Most schemas allow other names, so a tool would run without the argument that was meant.
+    """
+    known = properties_of(parameters)
+    free = [name for name in known if name not in arguments]
+    for name in arguments:
+        if name in known:
+            continue
+        near = get_close_matches(name[:80], free, n=1)
+        if near:
+            return f'no parameter "{safe_line(name, 60)}"; {did_you_mean(near)}'
+    return ""
 
 
 def _typed(text: str, schema: Any) -> Any:

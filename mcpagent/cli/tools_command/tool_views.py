@@ -9,9 +9,9 @@ from typing import Any
 from rich.text import Text
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.frame.error_lines import did_you_mean
-from mcpagent.cli.frame.figures import age, counted
-from mcpagent.cli.screen.lines import behind_bar, column, reason
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.number_formats import age, counted
+from mcpagent.cli.screen.lines import Cell, behind_bar, column, reason, table
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.config import ServerConfig
 from mcpagent.search import Match, SearchResult
@@ -99,13 +99,13 @@ def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]
     properties, needed = properties_of(tool.parameters), required_of(tool.parameters)
     if not properties:
         return [*lines, Text("no parameters", "dim")]
-    lines.append(Text(""))
+    rows: list[list[Cell]] = []
     for name, schema in properties.items():
-        kind = type_words(schema, tool.parameters) + (
-            "" if name in needed else ", optional"
-        )
-        lines.append(_parameter_line(str(name), schema, kind, width))
-    return lines
+        kind = type_words(schema, tool.parameters)
+        if name not in needed:
+            kind += ", optional"
+        rows.append(_parameter_row(str(name), schema, kind, width))
+    return [*lines, Text(""), *table(rows)]
 
 
 _HOW: dict[str, str] = {
@@ -196,7 +196,9 @@ def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
         which = "1"
     else:
         which = f"1-{len(tools)}"
-    return f"would load {which} ({some:,} tokens); everything at once: {everything:,} tokens"
+    return (
+        f"adding {which} takes {some:,} tokens; all known tools: {everything:,} tokens"
+    )
 
 
 def learned_lines(uses: Sequence[Use], *, width: int, now: float) -> list[Text]:
@@ -307,15 +309,11 @@ def _fitting(text: str, room: int) -> str:
     return ""
 
 
-def _parameter_line(name: str, schema: Any, kind: str, width: int) -> Text:
+def _parameter_row(name: str, schema: Any, kind: str, width: int) -> list[Cell]:
+    """Return name, type and description of a parameter as cells."""
     if not isinstance(schema, Mapping):
         schema = {}
     if "default" in schema:
         kind += f", default {safe_line(json.dumps(schema['default'], default=str, ensure_ascii=False), 30)}"
     about = safe_line(str(schema.get("description") or ""), max(width - 30, 40))
-    return Text.assemble(
-        "  ",
-        (safe_line(name, 40), "user"),
-        (f"  {kind}", "dim"),
-        f"  {about}" if about else "",
-    )
+    return [(f"  {safe_line(name, 40)}", "user"), (kind, "dim"), about]

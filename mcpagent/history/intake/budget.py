@@ -24,8 +24,19 @@ MAX_IMAGES = 20
 MAX_BLOCKS = 1_000
 """Content blocks of one result; all further ones become one text, which is offloaded if it is large."""
 
-MAX_VALUES = 1_000_000
-"""JSON values of one result, block or tool definition. A larger one stays text: readable, but no data for programs."""
+MAX_VALUES = 300_000
+"""JSON values of one result or block. A larger one stays text: readable, but no data for programs. Each garbage
+collection visits the values of the results in use, and holds all threads for that long."""
+
+MAX_MESSAGE_VALUES = 1_000_000
+"""JSON values of all tools of a server, of an error, and of several messages in one line."""
+
+MAX_LISTED_VALUES, MAX_LISTED_BYTES = 20_000, 1_000_000
+"""Limits of one tool, prompt or resource in a list. A larger tool fills the window of nearly every model, and all
+providers refuse it."""
+
+MAX_LISTED_NAME = 1_000
+"""Characters of the name of a tool; models get 64 of them (`tool_search/unique_names.py`)."""
 
 MAX_LEVELS = 150
 """Nested levels of JSON data; parsers end at 200."""

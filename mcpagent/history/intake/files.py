@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from mcpagent.errors import InputError
+from mcpagent.history.intake.admission_of_content import admitted
 from mcpagent.history.intake.budget import MAX_DOCUMENT_BYTES
-from mcpagent.history.intake.door import admitted
 from mcpagent.history.intake.media_types import base64_text, file_type
 from mcpagent.utilities.filesystem.bounded_files import open_given
 from mcpagent.utilities.text.for_model import fenced, for_model
@@ -63,7 +63,14 @@ def read_file(path: Path, *, shown: str = "") -> str | Image | Audio | Document:
         raise InputError(
             f"{shown} cannot be read: {safe_line(why or str(error), 120)}"
         ) from None
-    if (part := file_part(data, path.name, shown)) is not None:
+    return content_of_bytes(data, path.name, shown)
+
+
+def content_of_bytes(
+    data: bytes, name: str, shown: str
+) -> str | Image | Audio | Document:
+    """Return the bytes of a file as its text, a picture, a PDF or a recording. Raises `InputError` as `read_file`."""
+    if (part := file_part(data, name, shown)) is not None:
         return part
     if len(data) > MAX_TEXT_BYTES:
         raise InputError(

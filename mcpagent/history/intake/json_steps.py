@@ -10,16 +10,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cache
+from typing import Any, TypeAlias, cast
 
 from mcpagent.history.intake.budget import MAX_LEVELS, MAX_VALUES
-from mcpagent.utilities.python.collecting import uncollected
+from mcpagent.utilities.python.garbage_collection import uncollected
 
 MANY_BYTES = 256 * 1024
 """A smaller text is parsed at once, in some milliseconds."""
 
 _PIECE = 128 * 1024
 _LONG_TEXT = 1 << 20
+
+
+@cache
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+    """Compile a pattern of possessive groups with `re`, or with `regex` if this Python's `re` matches them wrongly.
+
+    The large ones take tens of milliseconds, so the first large text compiles them, and no import does. `re` of Python
+    3.11.2, which Debian 12 has, keeps the characters of an iteration that failed (gh-100061).
+    """
+    found = re.match(rb"(?:[ab]++|\(a++\))*+", b"ab(a")
+    if found is not None and found.end() == 2:
+        return re.compile(pattern, re.DOTALL)
+    import regex
+
+    return cast("re.Pattern[bytes]", regex.compile(pattern, regex.DOTALL))
+
 
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _FLAT = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"
@@ -51,15 +68,13 @@ _ITEM = (
     + _INSIDE
     + rb"\])*+"
 )
-_ITEMS = re.compile(rb"(?:" + _ITEM + rb",)*+", re.DOTALL)
+_ITEMS = rb"(?:" + _ITEM + rb",)*+"
 """Whole items of a container, each with the following comma; at most six levels deep."""
 
-_PLAIN = re.compile(_INSIDE, re.DOTALL)
-_TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_TEXT = rb'(?:[^"\\]++|\\.)*+'
 _OPENING, _CLOSING = re.compile(rb"[\[{]++"), re.compile(rb"[\]}]++")
 _BARE = re.compile(rb"[^,\]}\s]+")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
-_STRINGS = re.compile(_STRING, re.DOTALL)
 
 
 _LONGEST_NUMBER = 4_000
@@ -71,7 +86,7 @@ Bytes: TypeAlias = bytes | bytearray
 """JSON in its received form: a copy of a large one would block every thread, too."""
 
 
-class TooMuchError(ValueError):
+class BudgetExceededError(ValueError):
     """Raised for JSON over the budget; the text names the exceeded limit."""
 
 
@@ -83,17 +98,17 @@ class JsonBudget:
     levels: int = MAX_LEVELS
 
     def take(self, piece: Bytes) -> None:
-        """Count the values of a piece. Raises `TooMuchError`."""
-        outside = _STRINGS.sub(b"", piece)
+        """Count the values of a piece. Raises `BudgetExceededError`."""
+        outside = _compiled(_STRING).sub(b"", piece)
         self.values -= (
             outside.count(b",") + outside.count(b"{") + outside.count(b"[") + 1
         )
         if self.values < 0:
-            raise TooMuchError(TOO_MANY)
+            raise BudgetExceededError(TOO_MANY)
 
 
 def parse_in_steps(data: Bytes, budget: JsonBudget | None = None) -> Any:
-    """Parse one JSON value. Raises `ValueError` if it is invalid, and `TooMuchError` over the budget."""
+    """Parse one JSON value. Raises `ValueError` if it is invalid, and `BudgetExceededError` over the budget."""
     budget = budget or JsonBudget()
     start = _after_space(data, 0)
     with uncollected():
@@ -154,7 +169,7 @@ def end_of(data: Bytes, start: int) -> int:
 
 
 def _end_of_container(data: Bytes, start: int, most: int, levels: int) -> int:
-    """Return where the container ends, -1 if it is longer than `most`. Raises `TooMuchError` beyond the levels."""
+    """Return where the container ends, -1 if longer than `most`. Raises `BudgetExceededError` beyond the levels."""
     depth, place = 0, start
     while True:
         sign = data[place : place + 1]
@@ -162,7 +177,7 @@ def _end_of_container(data: Bytes, start: int, most: int, levels: int) -> int:
             opened = _end_of_run(_OPENING, data, place) - place
             depth, place = depth + opened, place + opened
             if depth > levels:
-                raise TooMuchError(TOO_DEEP)
+                raise BudgetExceededError(TOO_DEEP)
         elif sign in (b"}", b"]"):
             closed = _end_of_run(_CLOSING, data, place) - place
             if closed >= depth:
@@ -174,7 +189,7 @@ def _end_of_container(data: Bytes, start: int, most: int, levels: int) -> int:
             raise ValueError("it is cut off")
         if place - start > most:
             return -1
-        found = _PLAIN.match(data, place, min(place + _PIECE, len(data)))
+        found = _compiled(_INSIDE).match(data, place, min(place + _PIECE, len(data)))
         assert found is not None
         place = found.end()
 
@@ -194,7 +209,7 @@ def _value(data: Bytes, start: int, budget: JsonBudget, level: int) -> tuple[Any
         return _text(data, start, end), end
     if first in (b"{", b"["):
         if level >= budget.levels:
-            raise TooMuchError(TOO_DEEP)
+            raise BudgetExceededError(TOO_DEEP)
         container: Any = {} if first == b"{" else []
         return container, _fill(container, data, start, budget, level)
     end = end_of(data, start)
@@ -216,7 +231,7 @@ def _fill(
     if data[place : place + 1] == closes:
         return place + 1
     while True:
-        found = _ITEMS.match(data, place, min(place + _PIECE, len(data)))
+        found = _compiled(_ITEMS).match(data, place, min(place + _PIECE, len(data)))
         assert found is not None
         if found.end() > place:
             piece = data[place : found.end() - 1]
@@ -283,7 +298,7 @@ def _end_of_text(data: Bytes, start: int) -> int:
         raise ValueError(f"a text is missing at byte {start}")
     place = start + 1
     while True:
-        found = _TEXT.match(data, place, min(place + _PIECE, len(data)))
+        found = _compiled(_TEXT).match(data, place, min(place + _PIECE, len(data)))
         assert found is not None
         place = found.end()
         sign = data[place : place + 1]

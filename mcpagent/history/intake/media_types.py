@@ -6,6 +6,8 @@ import base64
 import binascii
 from collections.abc import Mapping
 
+from mcpagent.utilities.text.safe_text import steps_of
+
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types that Anthropic and OpenAI both document."""
 
@@ -36,6 +38,8 @@ _ENDINGS: Mapping[str, str] = {
     "text/csv": "csv",
     "application/json": "json",
 }
+
+_LAYOUT = str.maketrans("", "", "\n\r\t")
 
 _STEP = 1 << 20
 """Characters of Base64 that are decoded at once, a multiple of four; other threads run in between."""
@@ -86,7 +90,7 @@ def printable_text(data: bytes) -> str | None:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    if all(char.isprintable() or char in "\n\r\t" for char in text):
+    if all(piece.translate(_LAYOUT).isprintable() for piece in steps_of(text)):
         return text
     return None
 

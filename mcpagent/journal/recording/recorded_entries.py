@@ -26,14 +26,17 @@ from mcpagent.journal.sessions.run_ended import (
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
-from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
-from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.run.large_results.setting_aside import LARGE_RESULT_TOKENS
+from mcpagent.models.provider_tools.provider_tool_values import (
+    as_data,
+    provider_tools_of,
+)
+from mcpagent.permissions.approval_policy import ApprovalPolicy
+from mcpagent.run.large_results.offloaded_results import LARGE_RESULT_TOKENS
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.definition import Definition, RunOptions
 from mcpagent.toolsets.sources import ToolSources
-from mcpagent.utilities.filesystem.bounded_files import LargerError, read_bounded
+from mcpagent.utilities.filesystem.bounded_files import FileTooLargeError, read_bounded
 from mcpagent.utilities.python.plain_data import dump_value, load_value
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.utilities.text.json_texts import with_texts
@@ -54,11 +57,9 @@ from mcpagent.values.messages import (
     Spent,
     ToolDefinition,
     ToolResult,
-    ToolsChanged,
-    ToolsShown,
     json_copy,
 )
-from mcpagent.values.tools import Tool, ToolOutput
+from mcpagent.values.tools import Tool, ToolChange, ToolOutput
 
 SCHEMA = "mcpagent.recording/3"
 MAX_BYTES = 500_000_000
@@ -245,7 +246,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunOver:
-    """The end of a run, as `ended_to_json` writes it."""
+    """The recorded end of run number `run`; `ended` is the JSON that `ended_to_json` writes."""
 
     run: int
     ended: Document
@@ -376,7 +377,7 @@ class CallEnded:
     digest: str = ""
     arguments: Document = field(default_factory=dict[str, Any])
     server: str | None = None
-    changes: tuple[ToolsShown | ToolsChanged, ...] = ()
+    changes: tuple[ToolChange, ...] = ()
     progress: tuple[ToolProgress, ...] = ()
     events: tuple[CustomEvent | ToolsSearched, ...] = ()
     blocks: tuple[BinaryBlock, ...] = ()
@@ -492,7 +493,7 @@ def _documents(path: Path, shown: str) -> Iterator[tuple[int, Any]]:
     """Yield each line's number and document. The last one may be cut off, as a killed run leaves it."""
     try:
         content = read_bounded(path, MAX_BYTES)
-    except LargerError:
+    except FileTooLargeError:
         raise ConfigError(
             f"recording {shown}: larger than {MAX_BYTES // 1_000_000} MB"
         ) from None

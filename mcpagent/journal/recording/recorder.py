@@ -274,7 +274,8 @@ class Recorder(Middleware):
             return
         if not call.parent and not output.pending:
             self._ran[self._run_number(run), call.call.id] += 1
-        definition, seconds = tool.definition, round(time.monotonic() - started, 3)
+        definition = tool.definition
+        seconds = round(time.monotonic() - started - call.tally.asked_seconds, 3)
         digest = call_digest(
             definition.key, with_texts(call.call.arguments, without_secrets)
         )
@@ -409,7 +410,7 @@ class _RecordedSources(WrappedSources):
 
 
 class _RecordedModel(WrappedModel):
-    """Record the model's capabilities."""
+    """A model whose capabilities are recorded when the agent asks for them."""
 
     def __init__(self, model: Model, recorder: Recorder) -> None:
         super().__init__(model)

@@ -31,7 +31,7 @@ from mcpagent.journal.recording.recorded_entries import (
 )
 from mcpagent.journal.sessions.run_ended import RunEnded
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
-from mcpagent.models.provider_run.provider_calls import call_events
+from mcpagent.models.provider_tools.provider_calls import call_events
 from mcpagent.run.agent_run import (
     AgentRun,
     Middleware,
@@ -359,7 +359,7 @@ class _ReplayedRuns(Middleware):
         return None
 
     async def end(self) -> None:
-        """End the current run as the recorded one; return if that was not cut off. Raises `RecordingError`."""
+        """End the run if the recorded one was cut off here. Raises `RecordingError` for a cancelled one."""
         run = current_run()
         end = None
         if run is not None:

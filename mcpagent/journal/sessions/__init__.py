@@ -1,8 +1,8 @@
 """Persistent conversations: the stored data of a session, and the stores.
 
 `store.py` is the interface for an agent, and `protocol.py` the protocol of a store. `sql_store.py` with `sqlite.py` and
-`postgres.py` are the built-in stores. `entries.py` defines the content of each entry, `keeping.py` writes the changes
-of a session, and `export/` writes a session as a file for people.
+`postgres.py` are the built-in stores. `entries.py` defines the content of each entry, `session_writer.py` writes the
+changes of a session, and `export/` writes a session as a file for people.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from mcpagent.utilities.python import late_names
 
 if TYPE_CHECKING:
     from mcpagent.journal.sessions.export import ExportForm, exported
-    from mcpagent.journal.sessions.kept import Found, Holder, KeptSession, SessionInfo
+    from mcpagent.journal.sessions.loaded_session import (
+        Holder,
+        LoadedSession,
+        MessageMatch,
+        SessionInfo,
+    )
     from mcpagent.journal.sessions.protocol import (
         Entry,
         Hit,
@@ -25,10 +30,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Entry",
     "ExportForm",
-    "Found",
     "Hit",
     "Holder",
-    "KeptSession",
+    "LoadedSession",
+    "MessageMatch",
     "SessionInfo",
     "SessionStore",
     "Sessions",
@@ -40,7 +45,7 @@ __getattr__, __dir__ = late_names(
     __name__,
     {
         "export": ("ExportForm", "exported"),
-        "kept": ("Found", "Holder", "KeptSession", "SessionInfo"),
+        "loaded_session": ("MessageMatch", "Holder", "LoadedSession", "SessionInfo"),
         "protocol": ("Entry", "Hit", "SessionStore", "StoredSession"),
         "store": ("Sessions",),
     },

@@ -2,7 +2,7 @@
 
 s/message/000007    `MessageAppended`: a message, with the model, usage and time of its request if it is an answer
 s/call/ID           `CallNoted`: a call that was sent, or has its result before the message with all results
-s/value/NAME        `ValueChanged`: another value that a run continues with (`standing.py`), as variables of programs
+s/value/NAME        `ValueChanged`: another value that a run continues with (`saved_state.py`), as variables of programs
 run/ID/ended        `RunEnded`: the end of a run, with its result
 run/ID/cancelled    a mark of the run's owner, which needs no lease
 output/HANDLE       a large result, until it expires
@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 
 from mcpagent.errors import InputError, SessionStoreError
 from mcpagent.history.conversation import CallProgress
-from mcpagent.journal.sessions.kept import KeptSession, SessionInfo
+from mcpagent.journal.sessions.loaded_session import LoadedSession, SessionInfo
 from mcpagent.journal.sessions.protocol import Entry, StoredSession
 from mcpagent.journal.sessions.run_ended import RunEnded, ended_to_json
-from mcpagent.journal.sessions.standing import (
+from mcpagent.journal.sessions.saved_state import (
     progress_to_json,
     steps_from_json,
     written_json,
@@ -84,7 +84,7 @@ class CallNoted:
 
 @dataclass(frozen=True, slots=True)
 class ValueChanged:
-    """A value of `Standing` by its name, as JSON data. None: it is as in a new session."""
+    """A value of `SavedState` by its name, as JSON data. None: it is as in a new session."""
 
     name: str
     data: Any
@@ -119,7 +119,7 @@ def cancelled_key(run: str) -> str:
 
 
 def ended_key(run: str) -> str:
-    """Return the key of the end of a durable run."""
+    """Return the key of the entry that marks a durable run as ended."""
     return f"run/{run}/ended"
 
 
@@ -230,7 +230,7 @@ def title_of(prompt: str) -> str:
 
 
 def clean_name(text: str) -> str:
-    """Return a short text as a store keeps it."""
+    """Return a short text for a store, without secrets and without characters that databases reject."""
     return _sendable(without_secrets(text))
 
 
@@ -254,7 +254,7 @@ def loaded(entry: Entry) -> Any:
 
 
 def session_info(stored: StoredSession) -> SessionInfo | None:
-    """Return the line of a session in a list; None if it has no message yet."""
+    """Return the list entry of a stored session; None if it has no message yet."""
     entries = by_key(stored.entries)
     if SUMMARY not in entries:
         return None
@@ -266,7 +266,7 @@ def session_info(stored: StoredSession) -> SessionInfo | None:
     return SessionInfo(stored.id, **fields, holder=stored.holder)
 
 
-def kept_session(stored: StoredSession, where: str) -> KeptSession | None:
+def kept_session(stored: StoredSession, where: str) -> LoadedSession | None:
     """Return the session that the entries add up to; None without a summary. Raise `SessionStoreError` for bad data."""
     try:
         info = session_info(stored)
@@ -278,7 +278,7 @@ def kept_session(stored: StoredSession, where: str) -> KeptSession | None:
         raise SessionStoreError(f"{where}: {problem}; the others can") from None
 
 
-def _kept(info: SessionInfo, entries: Mapping[str, Entry]) -> KeptSession:
+def _kept(info: SessionInfo, entries: Mapping[str, Entry]) -> LoadedSession:
     messages: list[Message] = []
     steps: dict[int, Any] = {}
     calls: dict[str, Any] = {}
@@ -301,7 +301,7 @@ def _kept(info: SessionInfo, entries: Mapping[str, Entry]) -> KeptSession:
             values[key.removeprefix(VALUE)] = loaded(entry)
         elif key == ended_key(entry.run):
             ends[entry.run] = loaded(entry)
-    return KeptSession(
+    return LoadedSession(
         info,
         tuple(messages),
         steps_from_json(steps),

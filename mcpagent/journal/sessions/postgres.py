@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from mcpagent.errors import SessionStoreError
 from mcpagent.journal.sessions.protocol import Hit
-from mcpagent.journal.sessions.sealed import new_sealed_key, opened_key
+from mcpagent.journal.sessions.sealed_keys import new_sealed_key, opened_key
 from mcpagent.journal.sessions.sql_store import BUSY_SECONDS, SqlStore
 from mcpagent.journal.sessions.sql_tables import Migrations, tables
 from mcpagent.utilities.text.safe_text import safe_line
@@ -91,7 +91,10 @@ class _ConnectionLostError(SessionStoreError):
 
 
 class PostgresStore(SqlStore):
-    """`where` is an address as libpq reads it. `durability` "full" does not let the server answer before it is safe."""
+    """A session store in a PostgreSQL database.
+
+    `where` is a libpq connection string. With `durability` "full", the server confirms a write only once it is on disk.
+    """
 
     for_update = " FOR UPDATE"
 
@@ -226,8 +229,13 @@ class PostgresStore(SqlStore):
                         "SELECT set_config('synchronous_commit', 'on', false)"
                         " WHERE current_setting('synchronous_commit') = 'off'"
                     )
-                self._require_known()
-                if self._found_version() < self.version:
+                with connection.transaction():
+                    # Nobody migrates meanwhile: new tables are visible a moment before other connections can name them.
+                    self.execute(
+                        "SELECT pg_advisory_xact_lock_shared(?)", (_MIGRATING,)
+                    )
+                    found = self._require_known()
+                if found < self.version:
                     self._migrate()
                     self._require_known()
             except BaseException:
@@ -260,12 +268,13 @@ class PostgresStore(SqlStore):
             return int(found[0][0])
         return 0
 
-    def _require_known(self) -> None:
+    def _require_known(self) -> int:
         if not self._known:
             found = self._found_version()
         else:
             found = self._version()
         self.require_version(found, "another database")
+        return found
 
     def _version(self) -> int:
         return int(self.execute("SELECT version FROM store_version")[0][0])
@@ -305,7 +314,10 @@ class PostgresStore(SqlStore):
         self._connection, self._known = None, ""
 
     def disown(self) -> None:
-        """Close the copied connection without a message: the server ends it when no process has it open."""
+        """Drop a connection that a forked process inherited, without a message to the server.
+
+        The parent process still uses the connection: only this process's copy of the socket is closed.
+        """
         if self._connection is not None:
             with contextlib.suppress(OSError, Exception):
                 os.close(self._connection.fileno())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from mcpagent.journal.sessions.kept import Holder
+from mcpagent.journal.sessions.loaded_session import Holder
 
 
 @dataclass(frozen=True, slots=True)

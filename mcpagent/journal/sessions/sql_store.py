@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from mcpagent.errors import SessionStoreError
-from mcpagent.journal.sessions.kept import Holder
+from mcpagent.journal.sessions.loaded_session import Holder
 from mcpagent.journal.sessions.protocol import Entry, Hit, StoredSession
 from mcpagent.journal.sessions.sql_tables import FIRST_VERSION, Migrations
 
@@ -101,7 +101,7 @@ class SqlStore(ABC):
         """Run all that is inside, or nothing. Raise `SessionStoreError` in one line for any error of the database."""
 
     def together(self) -> AbstractContextManager[object]:
-        """Send statements without waiting for each; those inside return no rows."""
+        """Return a context in which statements are sent as a batch, without waiting for each; they return no rows."""
         return nullcontext()
 
     @abstractmethod
@@ -369,7 +369,10 @@ class SqlStore(ABC):
                 self.tidy()
 
     def tidy(self, most: int = MAX_EXPIRING) -> None:
-        """Drop entries that have expired, and the oldest of those that will, beyond `most` characters of these."""
+        """Delete expired entries.
+
+        If the remaining entries with an expiry date exceed `most` characters together, delete those that expire first.
+        """
         dropped = 0
         with self.transaction():
             rows = self.execute(

@@ -303,10 +303,10 @@ class SqliteStore(SqlStore):
 
 
 def _patiently(work: Callable[[], _T], until: float) -> _T:
-    """Try again while other processes are in the way, until that moment of `time.monotonic`.
+    """Retry the work while other processes lock the database, until that moment of `time.monotonic`.
 
-    SQLite's own way of waiting asks less and less often, so that who waits longest waits on: of 8 processes that write
-    all the time, one write in a hundred took 3 s.
+    SQLite's own busy handler retries less and less often, so a process that has waited long keeps waiting: with 8
+    processes that write all the time, one write in a hundred took 3 s.
     """
     while True:
         try:

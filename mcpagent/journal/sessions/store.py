@@ -49,8 +49,13 @@ from mcpagent.journal.sessions.entries import (
     searched_words,
     session_info,
 )
-from mcpagent.journal.sessions.kept import Found, Holder, KeptSession, SessionInfo
-from mcpagent.journal.sessions.places import file_meant, is_address
+from mcpagent.journal.sessions.loaded_session import (
+    Holder,
+    LoadedSession,
+    MessageMatch,
+    SessionInfo,
+)
+from mcpagent.journal.sessions.locations import file_meant, is_address
 from mcpagent.journal.sessions.protocol import Entry, SessionStore
 from mcpagent.journal.sessions.run_ended import (
     RunEnded,
@@ -58,8 +63,8 @@ from mcpagent.journal.sessions.run_ended import (
     ended_from_json,
     ended_to_json,
 )
+from mcpagent.journal.sessions.saved_state import written_json
 from mcpagent.journal.sessions.sql_store import BUSY_SECONDS, TIDY_SECONDS, SqlStore
-from mcpagent.journal.sessions.standing import written_json
 from mcpagent.journal.sessions.worker import Worker
 from mcpagent.utilities.python.argument_checks import checked, expect, expect_kind
 from mcpagent.utilities.python.plain_data import MALFORMED
@@ -150,17 +155,17 @@ class Sessions:
 
     # -- one session, as an agent uses it -----------------------------------------------------------------------------
 
-    def open(self, session: str) -> KeptSession | None:
+    def open(self, session: str) -> LoadedSession | None:
         """Take the session for this process, and read it; None if it does not exist.
 
         Raises `SessionBusyError` if another process has it.
         """
         return self._result(self.begin(session))
 
-    def begin(self, session: str) -> Future[KeptSession | None]:
+    def begin(self, session: str) -> Future[LoadedSession | None]:
         """Do as `open`, in the background."""
 
-        def work() -> KeptSession | None:
+        def work() -> LoadedSession | None:
             self._hold(session)
             try:
                 kept = self._read(session)
@@ -190,11 +195,11 @@ class Sessions:
             return info.updated
         return 0.0
 
-    def reading(self, session: str) -> Future[KeptSession | None]:
+    def reading(self, session: str) -> Future[LoadedSession | None]:
         """Do as `read`, in the background; None if there is no such session."""
         return self._do(lambda: self._read(session, RUN))
 
-    def _read(self, session: str, *others: str) -> KeptSession | None:
+    def _read(self, session: str, *others: str) -> LoadedSession | None:
         stored = self._store.read(session, SESSION, INFO, *others)
         if stored is not None:
             return kept_session(stored, self.where)
@@ -406,7 +411,9 @@ class Sessions:
         if (worker := self._worker) is not None:
             worker.soon(lambda: self._let_go(session))
 
-    def release_opened(self, session: str, opened: Future[KeptSession | None]) -> None:
+    def release_opened(
+        self, session: str, opened: Future[LoadedSession | None]
+    ) -> None:
         """Do as `release`, of the result of `begin` when that has ended, also if nothing waited for it."""
         if not opened.cancelled() and opened.exception() is None:
             self.release(session)
@@ -480,7 +487,7 @@ class Sessions:
         return sorted(infos, key=lambda info: info.updated, reverse=True)
 
     @checked(InputError)
-    def read(self, session: str) -> KeptSession:
+    def read(self, session: str) -> LoadedSession:
         """Return all stored data of a session, also if another process has it.
 
         Raises `InputError` for an unknown ID.
@@ -491,23 +498,25 @@ class Sessions:
         return kept
 
     @checked(InputError)
-    def search(self, words: str, limit: int = 20) -> list[Found]:
+    def search(self, words: str, limit: int = 20) -> list[MessageMatch]:
         """Return messages of people and models that have all the words, in any order; the best first."""
         wanted = words.split()
         if not wanted:
             raise InputError("search: say which words to look for")
 
-        def work() -> list[Found]:
+        def work() -> list[MessageMatch]:
             hits = self._store.search(wanted[:20], min(limit, MAX_FOUND))
             infos = {
                 session: self._info(session)
                 for session in dict.fromkeys(hit.session for hit in hits)
             }
-            found: list[Found] = []
+            found: list[MessageMatch] = []
             for hit in hits:
                 info = infos[hit.session]
                 if info is not None:
-                    found.append(Found(info, message_place(hit.key), hit.excerpt))
+                    found.append(
+                        MessageMatch(info, message_place(hit.key), hit.excerpt)
+                    )
             return found
 
         return self._result(self._do(work))

@@ -218,9 +218,10 @@ def transport_attributes(
     config: ServerConfig, protocol_version: str
 ) -> dict[str, AttributeValue]:
     """Return how a server is reached."""
+    is_remote = bool(config.url or config.openapi)
     found = {
-        "network.transport": "tcp" if config.url else "pipe",
-        "network.protocol.name": "http" if config.url else None,
+        "network.transport": "tcp" if is_remote else "pipe",
+        "network.protocol.name": "http" if is_remote else None,
         "mcp.protocol.version": safe_line(protocol_version, 40) or None,
     }
     return _known(found) | address_attributes(config.address)

@@ -261,7 +261,8 @@ async def _within(work: Callable[[], None], seconds: float) -> None:
             work()
         except Exception:
             logger.exception("traces could not be sent")
-        with suppress(RuntimeError):  # nothing waits any more
+        # The caller may have stopped waiting and closed the loop.
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=do, name="mcpagent-traces", daemon=True).start()

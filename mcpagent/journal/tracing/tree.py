@@ -194,10 +194,17 @@ def _of_tools(step: TraceStep) -> Iterator[str]:
     if step.spent is not None and step.spent.saved_tokens > 0:
         yield f"saves {step.spent.saved_tokens:,} tokens"
     if step.matches is not None:
-        count = ""
-        if step.found is not None:
-            count = f" {step.found:,}"
-        yield f"found{count}{_names(step.matches)}"
+        yield _found(step.matches, step.found)
+
+
+def _found(matches: Sequence[str], count: int | None) -> str:
+    """Return the tools that a search showed, weak matches apart; without a count all of them count as found."""
+    if count is None:
+        return f"found{_names(matches)}"
+    weak = ""
+    if matches[count:]:
+        weak = f"; weak{_names(matches[count:])}"
+    return f"found {count:,}{_names(matches[:count])}{weak}"
 
 
 def _cost(spent: Spent) -> Iterator[str]:

@@ -31,6 +31,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_credentials
 
 if TYPE_CHECKING:
+    from mcpagent.mcp.auth.api_authority import ApiAuthority
     from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
 
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -91,7 +92,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-class ElsewhereChecked(httpx2.AsyncBaseTransport):
+class CheckedNetwork(httpx2.AsyncBaseTransport):
     """The network to one server; requests of a sign-in to addresses that the server named are checked."""
 
     def __init__(
@@ -118,7 +119,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     A successful answer of the server itself is not read at all, because it may be an endless stream. `refused` is the
     `WWW-Authenticate` header of an earlier refusal: the first request is answered with it again, so that the sign-in
-    requests the missing permissions.
+    requests the missing permissions. `known` answers the requests for metadata of an HTTP API.
     """
 
     def __init__(
@@ -127,9 +128,11 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         inner: httpx2.AsyncBaseTransport | None = None,
         *,
         refused: str = "",
+        known: ApiAuthority | None = None,
         resolve: Resolve = resolved,
     ) -> None:
         self._config = config
+        self._known = known
         self._inner = inner or httpx2.AsyncHTTPTransport()
         self._refused = refused
         self._resolve = resolve
@@ -144,6 +147,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         if self._refused:
             header, self._refused = self._refused, ""
             return httpx2.Response(403, headers={"WWW-Authenticate": header})
+        if self._known is not None and (answer := self._known.answer(request)):
+            return answer
         refusal = refusal_of(str(request.url), self._config.address)
         if refusal is not None:
             raise httpx2.UnsupportedProtocol(
@@ -217,7 +222,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         ]
 
     async def _own_place(self) -> Place:
-        """Return the server's network, by the connected address if known: its name may resolve differently now."""
+        """Return the scope of the MCP server's address: this machine, this network, or the internet.
+
+        The address of the open connection decides if it is known, because the name may resolve differently by now.
+        """
         if self._peer is not None:
             return whereabouts(self._peer)
         own = httpx2.URL(self._config.address)
@@ -265,12 +273,26 @@ async def _small_body(response: httpx2.Response) -> bytes:
     return bytes(body)
 
 
+_MOST_STEPS = 2_000
+"""Half an hour of requests for the tokens of a code, one each second, and some more."""
+
+
 def authority_client(
-    config: ServerConfig, auth: httpx2.Auth | None = None, *, refused: str = ""
+    config: ServerConfig,
+    auth: httpx2.Auth | None = None,
+    *,
+    refused: str = "",
+    known: ApiAuthority | None = None,
 ) -> httpx2.AsyncClient:
-    """Return a client for the requests of a sign-in, which follows no redirects. `refused`: see `CheckedTransport`."""
+    """Return a client for the requests of a sign-in, which follows no redirects.
+
+    `refused`, `known`: see `CheckedTransport`.
+
+    httpx counts each step of a sign-in as a redirect: a code on another device takes one for each time it is asked for.
+    """
     return httpx2.AsyncClient(
-        transport=CheckedTransport(config, refused=refused),
+        transport=CheckedTransport(config, refused=refused, known=known),
+        max_redirects=_MOST_STEPS,
         auth=auth,
         headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"},
         timeout=config.connect_timeout_seconds,
@@ -279,9 +301,12 @@ def authority_client(
 
 async def named_authorities(config: ServerConfig) -> list[str]:
     """Return the authorization servers that the server names now (RFC 9728); empty if none can be read."""
-    from mcp.client.auth.utils import build_protected_resource_metadata_discovery_urls
-    from mcp.shared.auth import ProtectedResourceMetadata
     from pydantic import ValidationError
+
+    from mcpagent.mcp.sdk import (
+        ProtectedResourceMetadata,
+        build_protected_resource_metadata_discovery_urls,
+    )
 
     for address in build_protected_resource_metadata_discovery_urls(
         None, config.address
@@ -311,8 +336,8 @@ async def ask_authority(
 ) -> httpx2.Response:
     """Post a form as the authenticated client. Raises `OAuthFlowError` if it cannot be reached or trusted."""
     from mcp.client.auth import OAuthFlowError
-    from mcp.client.auth.oauth2 import OAuthContext
-    from mcp.shared.auth import OAuthClientMetadata
+
+    from mcpagent.mcp.sdk import OAuthClientMetadata, OAuthContext
 
     context = OAuthContext(
         config.address, OAuthClientMetadata(redirect_uris=None), storage, None, None

@@ -45,7 +45,7 @@ class ProofKey(BaseModel):
 
 @dataclass
 class Proofs:
-    """Proofs with one key. `nonces` has the nonce that each server demands in them, by origin."""
+    """DPoP proofs (RFC 9449) that one key signs. `nonces` maps each origin to the nonce that its server demands."""
 
     key: ProofKey
     nonces: dict[str, str] = field(default_factory=dict[str, str])

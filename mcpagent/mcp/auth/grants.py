@@ -14,26 +14,20 @@ from urllib.parse import parse_qsl
 from uuid import uuid4
 
 import httpx2
-from mcp.client.auth import (
-    OAuthClientProvider,
-    OAuthFlowError,
-    OAuthRegistrationError,
-    OAuthTokenError,
-)
-from mcp.client.auth.utils import (
-    build_oauth_authorization_server_metadata_discovery_urls,
-    issuers_match,
-)
-from mcp.shared.auth import (
+from mcp.client.auth import OAuthFlowError, OAuthRegistrationError, OAuthTokenError
+from pydantic import AnyUrl, ValidationError
+
+from mcpagent.config import ServerConfig
+from mcpagent.mcp.sdk import (
     OAuthClientInformationFull,
     OAuthClientMetadata,
     OAuthMetadata,
     OAuthToken,
     ProtectedResourceMetadata,
+    SdkSignIn,
+    build_oauth_authorization_server_metadata_discovery_urls,
+    issuers_match,
 )
-from pydantic import AnyUrl, ValidationError
-
-from mcpagent.config import ServerConfig
 from mcpagent.utilities.filesystem.bounded_files import read_bounded
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide, revealed, without_secrets
@@ -82,13 +76,14 @@ def secret_method(
 async def _problem_of(kind: str, response: httpx2.Response) -> str:
     """Return the reason why this metadata cannot be used; "" for usable metadata, or if the address serves none.
 
-    A web page instead of a resource's metadata counts as no metadata: servers return one for unknown addresses.
+    A web page is not metadata, and no sign that there is none: a proxy may return one for a moment.
     """
     if response.status_code >= 500 and kind == AUTHORITY:
         return f"HTTP {response.status_code}"
-    is_page = response.headers.get("content-type", "").startswith("text/html")
-    if response.status_code != 200 or (is_page and kind == RESOURCE):
+    if response.status_code != 200:
         return ""
+    if response.headers.get("content-type", "").startswith("text/html"):
+        return "it is a web page, not JSON"
     content = await response.aread()
     try:
         if kind == RESOURCE:
@@ -96,7 +91,7 @@ async def _problem_of(kind: str, response: httpx2.Response) -> str:
         else:
             OAuthMetadata.model_validate_json(content)
     except ValidationError as error:
-        return safe_line(_first_problem(error), 160)
+        return safe_line(first_problem(error), 160)
     return ""
 
 
@@ -129,17 +124,18 @@ async def _refusal_of(request: httpx2.Request, response: httpx2.Response) -> str
             given.pop("issuer", None)
             OAuthClientInformationFull.model_validate(given)
     except ValidationError as error:
-        return _first_problem(error)
+        return first_problem(error)
     return ""
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
+    """Return the place and the text of the first problem."""
     first = error.errors(include_input=False)[0]
     where = ".".join(map(str, first["loc"]))
     return f"{where}: {first['msg']}".removeprefix(": ")
 
 
-class ConfiguredSignIn(OAuthClientProvider):
+class ConfiguredSignIn(SdkSignIn):
     """The SDK's OAuth client with the configured client, grant and authorization server.
 
     `page` is for a user's sign-in; without it, only unattended grants work.
@@ -169,12 +165,14 @@ class ConfiguredSignIn(OAuthClientProvider):
         )
         storage.context = self.context
         self._unusable: dict[str, str] = {}
+        self.described: dict[str, Any] = {}
+        """The authorization server's metadata; the SDK's model leaves out fields of other specifications."""
 
-    async def _auth_flow(
+    async def flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the SDK's flow, but do not let it fall back to default addresses if metadata cannot be used."""
-        flow = super()._auth_flow(request)
+        flow = super().flow(request)
         self._unusable.clear()
         try:
             outgoing = await anext(flow)
@@ -187,6 +185,13 @@ class ConfiguredSignIn(OAuthClientProvider):
                 if kind is None:
                     self._refuse_fallback(AUTHORITY)
                 response = yield outgoing
+                while (
+                    pause := await self._pause_before_again(outgoing, response)
+                ) is not None:
+                    await asyncio.sleep(pause)
+                    response = yield outgoing
+                if kind == AUTHORITY and response.status_code == 200:
+                    self.described = json_object(await response.aread())
                 if kind is not None and (problem := await _problem_of(kind, response)):
                     where = safe_line(str(outgoing.url), 160)
                     self._unusable.setdefault(kind, f"{where}: {problem}")
@@ -250,8 +255,9 @@ class ConfiguredSignIn(OAuthClientProvider):
                 f"the metadata of its {kind} cannot be used: {problem}"
             )
 
-    async def _initialize(self) -> None:
-        await super()._initialize()
+    async def load(self) -> None:
+        """Use the configured client in place of a registered one."""
+        await super().load()
         way = self._way
         if way.client_id or way.is_unattended:
             self.context.client_info = OAuthClientInformationFull(
@@ -261,7 +267,8 @@ class ConfiguredSignIn(OAuthClientProvider):
                 token_endpoint_auth_method=None if way.client_secret else "none",
             )
 
-    def _select_authorization_server(self, advertised: list[str]) -> str:
+    def select_authority(self, advertised: list[str]) -> str:
+        """Return the configured authorization server, by default the first one. Raises `OAuthFlowError`."""
         wanted = self._way.issuer
         if not wanted:
             return advertised[0]
@@ -275,7 +282,8 @@ class ConfiguredSignIn(OAuthClientProvider):
             )
         return found
 
-    async def _perform_authorization(self) -> httpx2.Request:
+    async def grant_request(self) -> httpx2.Request:
+        """Return the request for tokens of the configured grant. Raises `OAuthFlowError`."""
         way, known = self._way, self.context.oauth_metadata
         self._refuse_fallback(AUTHORITY)
         if way.issuer and (
@@ -303,11 +311,21 @@ class ConfiguredSignIn(OAuthClientProvider):
                     client
                 )  # a later refresh of the tokens needs it
         if not way.is_unattended:
-            return await super()._perform_authorization()
+            return await self._ask_user()
         form, headers = await self._form()
-        return httpx2.Request(
-            "POST", self._get_token_endpoint(), data=form, headers=headers
-        )
+        return httpx2.Request("POST", self.tokens_url(), data=form, headers=headers)
+
+    async def _ask_user(self) -> httpx2.Request:
+        """Let the user sign in; return the request for the tokens."""
+        return await super().grant_request()
+
+    async def _pause_before_again(
+        self,
+        request: httpx2.Request,  # noqa: ARG002 - for those who override it
+        response: httpx2.Response,  # noqa: ARG002
+    ) -> float | None:
+        """Return the seconds after which the same request is sent again; None if the answer is the last one."""
+        return None
 
     def _require_own_authority(self) -> None:
         """Refuse to send reusable secrets to an authorization server that is not configured or the server itself."""
@@ -316,7 +334,7 @@ class ConfiguredSignIn(OAuthClientProvider):
             not way.idp_token_endpoint and (way.token or way.token_file)
         )
         own = httpx2.URL(self._config.address)
-        asked = httpx2.URL(self._get_token_endpoint())
+        asked = httpx2.URL(self.tokens_url())
         if is_of_use and (asked.scheme, asked.host, asked.port) != (
             own.scheme,
             own.host,
@@ -447,14 +465,20 @@ class ConfiguredSignIn(OAuthClientProvider):
             async with (
                 asyncio.timeout(seconds),
                 httpx2.AsyncClient(timeout=seconds) as client,
+                client.stream(
+                    "POST",
+                    way.idp_token_endpoint,
+                    data=form,
+                    headers={"Accept-Encoding": "identity"},
+                ) as answer,
             ):
-                answer = await client.post(way.idp_token_endpoint, data=form)
+                content = await _bounded(answer)
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             what = safe_line(f"{type(error).__name__}: {error}", 160)
             raise OAuthFlowError(
                 f"its identity provider cannot be used: {what}"
             ) from None
-        given = json_object(answer.content[:MAX_TOKEN_BYTES])
+        given = json_object(content)
         found = given.get("access_token")
         if answer.status_code != 200 or not isinstance(found, str) or not found:
             why = safe_line(
@@ -468,6 +492,16 @@ class ConfiguredSignIn(OAuthClientProvider):
             )
         hide(found)
         return found
+
+
+async def _bounded(answer: httpx2.Response) -> bytes:
+    """Return the beginning of an answer as it was sent: what is packed may be a thousand times larger."""
+    content = b""
+    async for piece in answer.aiter_raw():
+        content += piece
+        if len(content) > MAX_TOKEN_BYTES:
+            break
+    return content[:MAX_TOKEN_BYTES]
 
 
 def _read(path: str) -> str:

@@ -13,14 +13,12 @@ from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
-from mcp.client.auth.oauth2 import OAuthContext
-from mcp.client.auth.utils import issuers_match
-from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata
 from pydantic import AnyUrl
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import Kept, SecretStore
 from mcpagent.errors import ServerError
+from mcpagent.mcp.auth.api_authority import api_authority
 from mcpagent.mcp.auth.authority import (
     ask_authority,
     authority_client,
@@ -28,9 +26,21 @@ from mcpagent.mcp.auth.authority import (
     shown_address,
 )
 from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
+from mcpagent.mcp.auth.device import (
+    DEVICE_CODE,
+    SHORTEST_PAUSE,
+    DeviceSignIn,
+    ShowCode,
+)
 from mcpagent.mcp.auth.grants import ConfiguredSignIn
 from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage
 from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
+from mcpagent.mcp.sdk import (
+    OAuthClientInformationFull,
+    OAuthContext,
+    OAuthMetadata,
+    issuers_match,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import revealed
 
@@ -125,12 +135,20 @@ def _registered_port(client: OAuthClientInformationFull | None) -> int:
 
 
 def _registered_by_hand(
-    registration: Registration, redirect_uri: str
+    registration: Registration, redirect_uri: str | None
 ) -> OAuthClientInformationFull:
+    """Return the OAuth client of a manual registration; without a redirect URI, for the device grant (RFC 8628)."""
+    redirect_uris = None
+    grant_types = ["authorization_code", "refresh_token"]
+    if redirect_uri is None:
+        grant_types = [DEVICE_CODE, "refresh_token"]
+    else:
+        redirect_uris = [AnyUrl(redirect_uri)]
     return OAuthClientInformationFull(
         client_id=registration.client_id,
         client_secret=registration.secret,
-        redirect_uris=[AnyUrl(redirect_uri)],
+        redirect_uris=redirect_uris,
+        grant_types=grant_types,
         token_endpoint_auth_method=None
         if registration.secret
         else "none",  # by what its authority takes
@@ -145,13 +163,48 @@ async def sign_in(
     before = await storage.load()
     provider = ConfiguredSignIn(config, storage, page)
     provider.context.redirect_handler = partial(_show, page, config, provider.context)
+    return await _outcome(config, provider, storage, before, page)
+
+
+async def sign_in_by_device(
+    config: ServerConfig,
+    store: SecretStore,
+    show: ShowCode,
+    registration: Registration | None = None,
+    *,
+    shortest_pause: float = SHORTEST_PAUSE,
+) -> SignedIn:
+    """Sign in with a code that `show` shows to the user, who enters it on another device.
+
+    Raises `ServerError` (phase "login") with the reason if that fails.
+    """
+    storage = TokenStorage(store, config.address)
+    before = await storage.load()
+    if registration is not None:
+        before.client = _registered_by_hand(registration, None)
+        await storage.save(before)
+    elif before.client is not None and DEVICE_CODE not in before.client.grant_types:
+        before.client = None
+        await storage.save(before)
+    provider = DeviceSignIn(config, storage, show, shortest_pause)
+    return await _outcome(config, provider, storage, before, provider)
+
+
+async def _outcome(
+    config: ServerConfig,
+    provider: ConfiguredSignIn,
+    storage: TokenStorage,
+    before: SignIn,
+    shower: LoopbackPage | DeviceSignIn,
+) -> SignedIn:
+    """Run a sign-in that shows something to the user if it must. Raises `ServerError` if it fails."""
     try:
         status = await _until_saved(config, provider, storage, before.refusal)
     except OAuthFlowError as error:
         raise _failed(config, f"signing in failed: {error}") from None
     if status is None:
         moved = authority_moved(before, provider.context.oauth_metadata)
-        return SignedIn("now" if page.was_shown else "before", storage.kept, moved)
+        return SignedIn("now" if shower.was_shown else "before", storage.kept, moved)
     if status in (401, 403):
         raise _failed(
             config,
@@ -185,7 +238,10 @@ async def _until_saved(
 ) -> int | None:
     """Query the server until tokens are saved (None), or it answers without (its status). Raises `OAuthFlowError`."""
     auth = BoundSignIn(provider, storage, wanted=config.sign_in.proof_of_possession)
-    async with authority_client(config, auth, refused=refused) as client:
+    known = None
+    if config.openapi:
+        known = await asyncio.to_thread(api_authority, config)
+    async with authority_client(config, auth, refused=refused, known=known) as client:
         asking = asyncio.create_task(_probe(client, config))
         saved = asyncio.create_task(storage.saved.wait())
         try:

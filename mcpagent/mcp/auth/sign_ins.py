@@ -9,15 +9,9 @@ import asyncio
 import hashlib
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
-from mcp.shared.auth import (
-    OAuthClientInformationFull,
-    OAuthMetadata,
-    OAuthToken,
-    ProtectedResourceMetadata,
-)
 from pydantic import (
     BaseModel,
     Field,
@@ -29,10 +23,14 @@ from pydantic import (
 
 from mcpagent.config.secret_store import Kept
 from mcpagent.mcp.auth.dpop import ProofKey
+from mcpagent.mcp.sdk import (
+    OAuthClientInformationFull,
+    OAuthContext,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
 from mcpagent.utilities.text.secrets import hide
-
-if TYPE_CHECKING:
-    from mcp.client.auth.oauth2 import OAuthContext
 
 
 def address_name(url: str) -> str:
@@ -81,7 +79,7 @@ class SignIn(BaseModel):
         return self.ends is not None and now >= self.ends
 
     def hide(self) -> None:
-        """Register its secrets for redaction from now on."""
+        """Register the tokens, the client secret and the private key for redaction in all output."""
         if self.tokens is not None:
             hide(self.tokens.access_token, self.tokens.refresh_token)
         if self.client is not None:

@@ -197,8 +197,9 @@ class StoredSignIn(httpx2.Auth):
     async def _refresh(self, sign_in: SignIn) -> SignIn | None:
         """Return refreshed tokens, None if the server refuses. Raises `OAuthFlowError` if it cannot be reached."""
         from mcp.client.auth import OAuthFlowError
-        from mcp.shared.auth import OAuthToken
         from pydantic import ValidationError
+
+        from mcpagent.mcp.sdk import OAuthToken
 
         tokens = sign_in.tokens
         if (
@@ -244,7 +245,7 @@ def _lacks_scope(response: httpx2.Response) -> bool:
 
 
 def _missing_scope(response: httpx2.Response) -> str:
-    from mcp.client.auth.utils import extract_scope_from_www_auth
+    from mcpagent.mcp.sdk import extract_scope_from_www_auth
 
     scope = extract_scope_from_www_auth(response)
     if scope:

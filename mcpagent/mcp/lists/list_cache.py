@@ -1,6 +1,8 @@
 """Cache tool lists on disk, so that a session starts at once and a server only when one of its tools is called.
 
-One JSON file per server, named by a hash of its whole configuration: another argument or key gives another file.
+One file per server, named by a hash of its whole configuration: another argument or key gives another file. It has
+a line of JSON for the server, one for each tool and one for each schema of results: there may be ten thousand tools,
+and a line is what the interpreter reads or writes in one step.
 """
 
 from __future__ import annotations
@@ -8,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
@@ -32,7 +35,9 @@ from mcpagent.utilities.text.secrets import revealed, without_secrets
 from mcpagent.values.messages import ToolDefinition
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
-_FORMAT = 4
+_FORMAT = 5
+_LINES_AT_ONCE = 100
+_LONG_BYTES = 200_000
 _HINTS = (bool, NoneType)
 _T = TypeVar("_T")
 
@@ -80,13 +85,20 @@ class ListCache:
         name = re.sub(r"[^A-Za-z0-9_-]", "_", config.name)[:40]
         return self._folder / f"{name}-{config_fingerprint(config)[:24]}.json"
 
+    def is_long(self, config: ServerConfig) -> bool:
+        """Return whether reading a server's file takes more than a few milliseconds."""
+        try:
+            return self.path(config).stat().st_size > _LONG_BYTES
+        except OSError:
+            return False
+
     def load(self, config: ServerConfig) -> CachedServer | None:
         """Return the cached data of a server; None if no usable data are cached."""
         try:
-            data = json.loads(read_own(self.path(config)))
+            data, *rest = map(json.loads, read_own(self.path(config)).splitlines())
             if data["format"] != _FORMAT:
                 return None
-            cached = _read(data["server"])
+            cached = _read(data["server"], rest[: data["tools"]], rest[data["tools"] :])
             age = self._now() - float(data["saved"])
         except (OSError, ConfigError, *MALFORMED):
             return None
@@ -99,11 +111,14 @@ class ListCache:
 
     def save(self, config: ServerConfig, server: CachedServer) -> None:
         """Keep the lists, in place of earlier ones. Lists that repeat a secret are not written: they stay unaltered."""
-        data = {"format": _FORMAT, "saved": self._now(), "server": asdict(server)}
         with contextlib.suppress(OSError, ValueError):
-            text = json.dumps(data)
-            if without_secrets(text) == text:
-                write_whole(self.path(config), text, is_cache=True)
+            lines = list(_lines(server, self._now()))
+            parts = [
+                "\n".join(lines[start : start + _LINES_AT_ONCE])
+                for start in range(0, len(lines), _LINES_AT_ONCE)
+            ]
+            if all(without_secrets(part) == part for part in parts):
+                write_whole(self.path(config), "\n".join(parts), is_cache=True)
             else:
                 self.drop(config)
 
@@ -116,9 +131,9 @@ class ListCache:
 def config_fingerprint(config: ServerConfig) -> str:
     """Return a SHA-256 over everything that identifies a server.
 
-    That is its command, arguments, environment, folder, URL and headers.
+    That is its command, arguments, environment, folder, URL and headers; of an HTTP API also its document.
     """
-    parts = [
+    parts: list[Any] = [
         revealed(config.command),
         [revealed(word) for word in config.args],
         sorted((name, revealed(text)) for name, text in config.env.items()),
@@ -127,12 +142,38 @@ def config_fingerprint(config: ServerConfig) -> str:
         sorted((name, revealed(text)) for name, text in config.headers.items()),
         config.transport,
     ]
+    if config.openapi:
+        parts += [config.openapi, _version_of(config.openapi)]
     return hashlib.sha256(
-        json.dumps(parts).encode("utf-8", "surrogatepass")
+        json.dumps(parts, default=str).encode("utf-8", "surrogatepass")
     ).hexdigest()
 
 
-def _read(data: dict[str, Any]) -> CachedServer:
+def _version_of(document: str | Mapping[str, Any]) -> list[int]:
+    """Return the size and the time of the last change of a file; empty for any other document."""
+    try:
+        found = os.stat(document) if isinstance(document, str) else None
+    except OSError:
+        return []
+    if found is None:
+        return []
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _lines(server: CachedServer, now: float) -> Iterator[str]:
+    """Yield the lines of a server's file."""
+    lists = server.lists
+    rest = replace(server, lists=replace(lists, tools=(), output_schemas={}))
+    head = {"format": _FORMAT, "saved": now, "tools": len(lists.tools)}
+    yield json.dumps(head | {"server": asdict(rest)})
+    names = [part.name for part in fields(ToolDefinition)]
+    for tool in lists.tools:
+        yield json.dumps({name: getattr(tool, name) for name in names})
+    for item in lists.output_schemas.items():
+        yield json.dumps(item)
+
+
+def _read(data: dict[str, Any], tools: list[Any], schemas: list[Any]) -> CachedServer:
     """Return a server from its JSON. Raises `ConfigError` and others for data of a wrong type."""
     lists = data["lists"]
     prompts = (
@@ -148,7 +189,7 @@ def _read(data: dict[str, Any]) -> CachedServer:
         raise TypeError("no era")
     return CachedServer(
         ServerLists(
-            tuple(map(_tool, lists["tools"])),
+            tuple(map(_tool, tools)),
             tuple(_made(PromptInfo, item) for item in prompts),
             tuple(_made(ResourceInfo, item) for item in lists["resources"]),
             float(lists["ttl_seconds"]),
@@ -156,7 +197,7 @@ def _read(data: dict[str, Any]) -> CachedServer:
                 key: tuple(map(str, lists[key]))
                 for key in ("safe_by_hint", "task_only", "task_able")
             },
-            output_schemas=_schemas(lists["output_schemas"]),
+            output_schemas=_schemas(dict(schemas)),
         ),
         data["is_modern"],
         str(data["protocol_version"]),
@@ -165,10 +206,8 @@ def _read(data: dict[str, Any]) -> CachedServer:
     )
 
 
-def _schemas(found: Any) -> dict[str, dict[str, Any]]:
-    if type(found) is not dict or not all(
-        type(schema) is dict for schema in found.values()
-    ):
+def _schemas(found: dict[Any, Any]) -> dict[str, dict[str, Any]]:
+    if not all(type(schema) is dict for schema in found.values()):
         raise TypeError("not schemas")
     return found
 

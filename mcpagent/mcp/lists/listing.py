@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import mcp_types as types
@@ -27,7 +28,12 @@ from mcpagent.mcp.request_failures import (
     RefusedError,
     RequestLimits,
 )
-from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
+from mcpagent.mcp.transports.api_server import groups_of
+from mcpagent.utilities.python.worker_threads import (
+    created_beside_loop,
+    is_large,
+    json_in_steps,
+)
 from mcpagent.utilities.text.for_model import (
     MAX_DESCRIPTION,
     cut_for_model,
@@ -45,8 +51,6 @@ MAX_LISTED = 1_000
 """Prompts and resources that are described; further ones are available by name."""
 MAX_KEPT = 20_000
 """Characters of a description that are stored, for pins and comparison; a model gets fewer."""
-MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_PARTS = 1_000_000, 50_000
-"""Limits of a tool's input schema: a larger one fills the window of nearly every model, and all providers refuse it."""
 OTHERS_SECONDS = 5.0
 """Timeout of a server for a page of prompts or resources, because its tools wait for them."""
 _MANY = 50
@@ -130,30 +134,42 @@ class _ListReader:
             return page.tools, page.next_cursor
 
         listed, what = await _all_pages(page_at, MAX_TOOLS)
+        much = len(listed) > _MANY or is_large(
+            [[tool.description, tool.input_schema] for tool in listed]
+        )
+        warnings: list[str] = []
+        read = partial(self._lists, listed, what, warnings.append)
+        lists = await created_beside_loop(read, is_much=much)
+        for warning in warnings:
+            self._warn(warning)
+        return replace(lists, ttl_seconds=ttl_seconds)
+
+    def _lists(
+        self, listed: list[types.Tool], what: str, warn: Callable[[str], None]
+    ) -> ServerLists:
+        """Return the tools as values, each name once; `what` is the reason if they are not all.
+
+        The list is emptied: the event loop would take tens of milliseconds to free it.
+        """
         by_name: dict[str, types.Tool] = {}
         for tool in listed:
             if by_name.setdefault(tool.name, tool) is not tool:
-                self._warn(
+                warn(
                     f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts'
                 )
+        listed.clear()
         tools = list(by_name.values())
         if what:
-            self._warn(f"its tool list {what}; the first {len(tools)} tools are used")
-        much = len(tools) > _MANY or is_large(
-            [[tool.description, tool.input_schema] for tool in tools]
-        )
+            warn(f"its tool list {what}; the first {len(tools)} tools are used")
         return ServerLists(
-            await asyncio.to_thread(self._definitions, tools)
-            if much
-            else self._definitions(tools),
-            ttl_seconds=ttl_seconds,
+            tuple([self._definition(tool, warn) for tool in tools]),
             safe_by_hint=tuple(
                 tool.name for tool in tools if _is_said_to_be_repeatable(tool)
             ),
             output_schemas={
                 tool.name: schema
                 for tool in tools
-                if (schema := self._output_schema(tool)) is not None
+                if (schema := tool.output_schema) is not None
             },
             task_only=tuple(
                 tool.name for tool in tools if _task_support(tool) == "required"
@@ -163,30 +179,21 @@ class _ListReader:
             ),
         )
 
-    def _definitions(self, tools: list[types.Tool]) -> tuple[ToolDefinition, ...]:
-        return tuple(self._definition(tool) for tool in tools)
-
-    def _definition(self, tool: types.Tool) -> ToolDefinition:
+    def _definition(
+        self, tool: types.Tool, warn: Callable[[str], None]
+    ) -> ToolDefinition:
         annotations = tool.annotations
         name, said, schema = (
             safe_line(tool.name, 60),
             tool.description or "",
             tool.input_schema,
         )
-        if is_large(schema, MAX_SCHEMA_PARTS, MAX_SCHEMA_CHARACTERS):
-            limits = (
-                f"{MAX_SCHEMA_CHARACTERS:,} characters or {MAX_SCHEMA_PARTS:,} parts"
-            )
-            self._warn(
-                f'the schema of "{name}" has more than {limits}, too much for a model; it is left out'
-            )
-            schema = {"type": "object"}
         if hides_something(said) or hides_something(json_in_steps(schema)):
-            self._warn(
+            warn(
                 f'the text of the tool "{name}" has invisible characters; they are taken out'
             )
         if len(said) > MAX_DESCRIPTION:
-            self._warn(
+            warn(
                 f'the description of "{name}" has {len(said):,} characters; {MAX_DESCRIPTION:,} are used'
             )
         return ToolDefinition(
@@ -202,18 +209,8 @@ class _ListReader:
                 100,
             ),
             read_only=annotations.read_only_hint if annotations else None,
+            **(groups_of(tool.meta or {}) if self._config.openapi else {}),
         )
-
-    def _output_schema(self, tool: types.Tool) -> dict[str, Any] | None:
-        schema = tool.output_schema
-        if schema is None:
-            return None
-        if is_large(schema, MAX_SCHEMA_PARTS, MAX_SCHEMA_CHARACTERS):
-            self._warn(
-                f'the output schema of "{safe_line(tool.name, 60)}" is too large to be used; results go unchecked'
-            )
-            return None
-        return schema
 
     async def _prompts(self) -> tuple[PromptInfo, ...]:
         return tuple(
@@ -246,7 +243,10 @@ class _ListReader:
                     request, limits=self._others_limits, is_vital=False
                 )
             except REQUEST_FAILURES as error:
-                self._warn(f"cannot list its {key}: {error}")
+                # A server with resources need not have templates, and many answer so.
+                is_absent = getattr(error, "code", None) == types.METHOD_NOT_FOUND
+                if not (is_absent and key == "resourceTemplates"):
+                    self._warn(f"cannot list its {key}: {error}")
                 return [], None
             return page.get(key) or [], page.get("nextCursor")
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,8 +22,8 @@ from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
 from mcpagent.utilities.python.argument_checks import checked
-from mcpagent.utilities.text.json_texts import with_texts
-from mcpagent.utilities.text.safe_text import safe_line, visible
+from mcpagent.utilities.text.json_texts import texts_in, with_texts
+from mcpagent.utilities.text.safe_text import safe_line, with_codes
 from mcpagent.utilities.text.secrets import (
     as_written,
     may_hold_secrets,
@@ -41,11 +41,16 @@ _SHOWN, _BEFORE = 80, 20
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """A tool that changed since its first use; `lines` describe the changes, one printable line each."""
+    """A tool that changed since its first use; `lines` describe the changes, one printable line each.
+
+    `texts` are the new texts in its definition. `is_declared_safe`: it is read-only now, and was not before.
+    """
 
     server: str
     tool: str
     lines: tuple[str, ...]
+    texts: frozenset[str] = field(default=frozenset(), compare=False)
+    is_declared_safe: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f'tool "{safe_line(self.tool, 60)}" of server "{self.server}" changed: {"; ".join(self.lines)}'
@@ -101,15 +106,15 @@ class PinStore:
         pinned = self._pinned(
             config, tool.original_name, as_shown(offered or tool, output)
         )
-        if pinned == seen:
-            return None
-        lines = list(_differences(pinned, seen))
-        more = []
-        if len(lines) > _MOST_LINES:
-            more = [f"and {len(lines) - _MOST_LINES} more places"]
-        return ToolChange(
-            config.name, tool.original_name, (*lines[:_MOST_LINES], *more)
-        )
+        return _change(config, tool, pinned, seen)
+
+    def standing_change(
+        self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
+    ) -> ToolChange | None:
+        """Return the change that `check` would find, and pin nothing: None also for a tool without a pin."""
+        seen = as_shown(tool, output)
+        pinned = self._pins(config).get(tool.original_name, seen)
+        return _change(config, tool, pinned, seen)
 
     def accept(
         self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
@@ -149,6 +154,7 @@ class PinStore:
                 str(config.command),
                 as_written(config.url),
                 [str(word) for word in config.args],
+                *([str(config.openapi)] if config.openapi else []),
             ]
         )
         digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
@@ -173,6 +179,19 @@ class PinStore:
         return {}
 
 
+def standing_change(
+    pins: PinStore | None,
+    config: ServerConfig,
+    offered: ToolDefinition,
+    lists: ServerLists,
+) -> ToolChange | None:
+    """Return the change that `refusal_of_change` would find for a call now; nothing is pinned or asked."""
+    if pins is None:
+        return None
+    output = lists.output_schemas.get(offered.original_name)
+    return pins.standing_change(config, _current(offered, lists), output)
+
+
 async def refusal_of_change(
     pins: PinStore | None,
     config: ServerConfig,
@@ -187,12 +206,8 @@ async def refusal_of_change(
     The tool in the current `lists` differs from the `offered` one, which the user may have approved, or from its first
     use, and the change is not allowed.
     """
-    same = [tool for tool in lists.tools if tool.original_name == offered.original_name]
     output = lists.output_schemas.get(offered.original_name)
-    if offered in same or not same:
-        current = offered
-    else:
-        current = same[0]
+    current = _current(offered, lists)
     change = None
     if pins is not None and not pins.is_as_pinned(
         config, current, output
@@ -208,6 +223,14 @@ async def refusal_of_change(
         return ""
     name = safe_line(offered.original_name, 64)
     return f'Its server changed "{name}" after it was offered for this call, so it was not run. Call again.'
+
+
+def _current(offered: ToolDefinition, lists: ServerLists) -> ToolDefinition:
+    """Return the tool as its server lists it now; the offered one if the list lacks it."""
+    same = [tool for tool in lists.tools if tool.original_name == offered.original_name]
+    if offered in same or not same:
+        return offered
+    return same[0]
 
 
 def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
@@ -227,6 +250,26 @@ def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
     return plain
 
 
+def _change(
+    config: ServerConfig, tool: ToolDefinition, pinned: Any, seen: dict[str, Any]
+) -> ToolChange | None:
+    """Return the differences between a tool's pin and the tool as it is seen now, None if they are equal."""
+    if pinned == seen:
+        return None
+    lines = list(_differences(pinned, seen))
+    more = []
+    if len(lines) > _MOST_LINES:
+        more = [f"and {len(lines) - _MOST_LINES} more places"]
+    was_safe = isinstance(pinned, Mapping) and bool(pinned.get("read_only"))
+    return ToolChange(
+        config.name,
+        tool.original_name,
+        (*lines[:_MOST_LINES], *more),
+        frozenset(texts_in(seen)) - frozenset(texts_in(pinned)),
+        is_declared_safe=bool(seen["read_only"]) and not was_safe,
+    )
+
+
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
     """Yield each difference of two JSON values, as `path: old -> new`."""
     if isinstance(before, dict) and isinstance(after, dict):
@@ -240,7 +283,7 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
             )
         return
     old, new = (
-        visible(json.dumps(None if value is _MISSING else value, ensure_ascii=False))
+        with_codes(json.dumps(None if value is _MISSING else value, ensure_ascii=False))
         for value in (before, after)
     )
     place = safe_line(path, 80)

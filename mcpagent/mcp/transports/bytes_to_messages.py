@@ -1,12 +1,13 @@
 """Parse the bytes of a server as JSON-RPC messages; accepts any bytes.
 
-A line that is no message is `Junk`. A broken answer with a readable ID becomes an error answer with that ID and the
-code `INVALID_ANSWER`, so that the call it belongs to ends at once with the reason.
+A line that is no message is `InvalidOutput`. A broken answer with a readable ID becomes an error answer with that ID
+and the code `INVALID_ANSWER`, so that the call it belongs to ends at once with the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from codecs import getincrementaldecoder
@@ -15,7 +16,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from mcp.shared.message import SessionMessage
 from mcp_types import (
     ErrorData,
     JSONRPCError,
@@ -27,18 +27,24 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from mcpagent.history.intake.budget import (
+    MAX_LISTED_BYTES,
+    MAX_LISTED_VALUES,
+    MAX_MESSAGE_VALUES,
+)
 from mcpagent.history.intake.json_steps import (
     MANY_BYTES,
+    BudgetExceededError,
     Bytes,
     JsonBudget,
-    TooMuchError,
     end_of,
     parse_in_steps,
     read_array,
     read_object,
     value_at,
 )
-from mcpagent.utilities.python.collecting import uncollected
+from mcpagent.mcp.sdk import SessionMessage
+from mcpagent.utilities.python.garbage_collection import uncollected
 from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.utilities.text.safe_text import safe_line
 
@@ -50,7 +56,7 @@ Line: TypeAlias = tuple[
 Transport: TypeAlias = AbstractAsyncContextManager[Line]
 
 
-class Heard(Protocol):
+class ByteObserver(Protocol):
     """Receives a call for all bytes from a server: whether they belong to an answer, and to which, if known."""
 
     def __call__(
@@ -59,7 +65,7 @@ class Heard(Protocol):
 
 
 def unheard(*, is_answer: bool, request_id: RequestId | None = None) -> None:
-    """Ignore received bytes; a `Heard` for callers that do not need it."""
+    """Ignore received bytes; a `ByteObserver` for callers that do not need it."""
 
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -72,6 +78,12 @@ INVALID_ANSWER = -32019
 
 _HUGE_BYTES = 1024 * 1024
 _NO_CODE = 0
+_LISTED = frozenset({"tools", "prompts", "resources", "resourceTemplates"})
+"""Fields of results that list what a server has."""
+
+OVER_BUDGET_MARK = "mcpagent/over-budget"
+"""A field of a listed item that was too large to be parsed."""
+
 _HEAD_BYTES = 4096
 _SAMPLE_BYTES = 400
 _BEGINNINGS = b"{[\xef"
@@ -82,17 +94,17 @@ _SIGNS = (b"jsonrpc", b"result", b"error", b"method", b'"id"', b"\\u")
 
 
 @dataclass(frozen=True, slots=True)
-class Junk:
+class InvalidOutput:
     """Output of a server that is no message; `text` is a printable sample."""
 
     text: str
 
 
-Decoded: TypeAlias = JSONRPCMessage | Junk
+Decoded: TypeAlias = JSONRPCMessage | InvalidOutput
 
 
 @dataclass(frozen=True, slots=True)
-class TooLong:
+class OversizedLine:
     """A line over the size limit: its first bytes, its whole size, and the limit."""
 
     head: bytes
@@ -114,7 +126,7 @@ class LineSplitter:
         self._searched = 0
         self._dropped = 0
 
-    def feed(self, data: bytes) -> Iterator[Bytes | TooLong]:
+    def feed(self, data: bytes) -> Iterator[Bytes | OversizedLine]:
         """Yield the lines that `data` completes, without their line feeds."""
         self._buffer += data
         start = 0
@@ -177,11 +189,11 @@ class LineSplitter:
         self._buffer.clear()
         self._searched = 0
 
-    def _line(self, line: Bytes) -> Bytes | TooLong:
+    def _line(self, line: Bytes) -> Bytes | OversizedLine:
         size, self._dropped = len(line) + self._dropped, 0
         if size <= self._limit:
             return line
-        return TooLong(bytes(line[:_HEAD_BYTES]), size, self._limit)
+        return OversizedLine(bytes(line[:_HEAD_BYTES]), size, self._limit)
 
     def _drop(self) -> None:
         """Forget all of an overlong line but its head."""
@@ -205,7 +217,7 @@ class MessageReader:
         self._is_prose = True
         """True if the text after the last line feed does not start a message."""
 
-    def lines(self, data: bytes) -> Iterator[Bytes | TooLong]:
+    def lines(self, data: bytes) -> Iterator[Bytes | OversizedLine]:
         """Yield the completed lines, each for `decode`; only two of a flood of lines that cannot be messages."""
         is_flood = len(data) >= FLOOD_BYTES and self._is_prose and not self._spread
         if is_flood and b"{" not in data and b"jsonrpc" not in data:
@@ -243,10 +255,10 @@ class MessageReader:
         """Yield the message after the last line feed, if it is complete: a server may end without one."""
         yield from filter(_is_whole, decode(self._splitter.rest()))
 
-    def _joined(self, line: Bytes | TooLong) -> list[Bytes | TooLong]:
+    def _joined(self, line: Bytes | OversizedLine) -> list[Bytes | OversizedLine]:
         if not self._spread:
             if (
-                not isinstance(line, TooLong)
+                not isinstance(line, OversizedLine)
                 and line[:100].rstrip() == b"{"
                 and len(line) <= 100
             ):
@@ -254,7 +266,7 @@ class MessageReader:
                 return []
             return [line]
         if (
-            isinstance(line, TooLong)
+            isinstance(line, OversizedLine)
             or line.startswith(b"{")
             or len(self._spread) > self._limit
         ):
@@ -273,16 +285,16 @@ def dumped(message: JSONRPCMessage) -> bytes:
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-async def decoded(line: Bytes | TooLong) -> list[Decoded]:
+async def decoded(line: Bytes | OversizedLine) -> list[Decoded]:
     """Run `decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
-    if not isinstance(line, TooLong) and len(line) > _LARGE_BYTES:
+    if not isinstance(line, OversizedLine) and len(line) > _LARGE_BYTES:
         return await asyncio.to_thread(decode, line)
     return decode(line)
 
 
-def decode(line: Bytes | TooLong) -> list[Decoded]:
+def decode(line: Bytes | OversizedLine) -> list[Decoded]:
     """Return the messages in one line: none for an empty one, several for a batch. Never raises."""
-    if isinstance(line, TooLong):
+    if isinstance(line, OversizedLine):
         what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
         return [
             _broken(
@@ -314,7 +326,7 @@ def decode(line: Bytes | TooLong) -> list[Decoded]:
     except (ValidationError, ValueError) as error:
         if is_large and line.startswith(b"{"):
             # A repair parses the whole line at once, and this one would hold every thread.
-            if isinstance(error, TooMuchError):
+            if isinstance(error, BudgetExceededError):
                 why = str(error)
             else:
                 why = f"it is not valid JSON ({error})"
@@ -327,7 +339,10 @@ def decode(line: Bytes | TooLong) -> list[Decoded]:
 
 
 def _value_of(line: Bytes) -> Any:
-    """Parse a line: a long one in steps, and one with a part that nests too deeply without that part."""
+    """Parse a line of JSON.
+
+    A long line is parsed in steps, so that other threads can run. If a part nests too deeply, it is left out.
+    """
     if len(line) <= MANY_BYTES:
         try:
             return from_json(line)
@@ -335,7 +350,7 @@ def _value_of(line: Bytes) -> Any:
             if "recursion limit" not in str(error):
                 raise
     if not line.startswith(b"{"):
-        return parse_in_steps(line)
+        return parse_in_steps(line, JsonBudget(MAX_MESSAGE_VALUES))
     with uncollected():
         return _message_in_steps(line)
 
@@ -348,7 +363,7 @@ def _message_in_steps(line: Bytes) -> dict[str, Any]:
         if name == "result" and line[place : place + 1] == b"{":
             message[name], end = _result_in_steps(line, place)
         else:
-            message[name], end = value_at(line, place, JsonBudget())
+            message[name], end = value_at(line, place, JsonBudget(MAX_MESSAGE_VALUES))
         return end
 
     end = read_object(line, 0, read)
@@ -368,14 +383,11 @@ def _result_in_steps(line: Bytes, start: int) -> tuple[dict[str, Any], int]:
     def read(name: str, place: int) -> int:
         if line[place : place + 1] == b"[":
             items: list[Any] = []
+            read_one = _listed_in_steps if name in _LISTED else _block_in_steps
 
             def read_item(place: int) -> int:
-                value, end = _part_in_steps(line, place)
-                items.append(
-                    value
-                    if not isinstance(value, _Unparsed)
-                    else _in_place_of(value, line, place)
-                )
+                value, end = read_one(line, place)
+                items.append(value)
                 return end
 
             result[name] = items
@@ -395,7 +407,7 @@ def _result_in_steps(line: Bytes, start: int) -> tuple[dict[str, Any], int]:
 
 @dataclass(frozen=True, slots=True)
 class _Unparsed:
-    """JSON that is over the budget, as text."""
+    """The text of a JSON value that is not parsed, because it exceeds the budget."""
 
     text: str
 
@@ -403,7 +415,7 @@ class _Unparsed:
 def _part_in_steps(line: Bytes, place: int) -> tuple[Any, int]:
     try:
         return value_at(line, place, JsonBudget())
-    except TooMuchError:
+    except BudgetExceededError:
         end = end_of(line, place)
         steps = [
             line[start : min(start + _STEP, end)] for start in range(place, end, _STEP)
@@ -420,19 +432,34 @@ def _part_in_steps(line: Bytes, place: int) -> tuple[Any, int]:
 _STEP = 1 << 20
 
 
-def _in_place_of(part: _Unparsed, line: Bytes, place: int) -> dict[str, Any]:
-    """Return an item over the budget: a tool or the like keeps its name, any other item is its own text."""
-    names: dict[str, Any] = {}
+def _block_in_steps(line: Bytes, place: int) -> tuple[Any, int]:
+    """Return a block of content and its end; one over the budget is its own text."""
+    value, end = _part_in_steps(line, place)
+    if isinstance(value, _Unparsed):
+        value = {"type": "text", "text": value.text}
+    return value, end
+
+
+def _listed_in_steps(line: Bytes, place: int) -> tuple[Any, int]:
+    """Parse one item of a list, such as a tool; return it and the position after it.
+
+    An item over the budget becomes an object with its name and `OVER_BUDGET_MARK`.
+    """
+    end = end_of(line, place)
+    if end - place <= MAX_LISTED_BYTES:
+        with contextlib.suppress(BudgetExceededError):
+            return value_at(line, place, JsonBudget(MAX_LISTED_VALUES))
+    kept: dict[str, Any] = {OVER_BUDGET_MARK: True}
 
     def read(name: str, place: int) -> int:
         end = end_of(line, place)
-        if name in ("name", "uri") and end - place < _HEAD_BYTES:
-            names[name] = from_json(line[place:end])
+        if name == "name" and end - place < _HEAD_BYTES:
+            kept[name] = from_json(line[place:end])
         return end
 
     if line[place : place + 1] == b"{":
         read_object(line, place, read)
-    return names or {"type": "text", "text": part.text}
+    return kept, end
 
 
 def _shortened(line: Bytes) -> str:
@@ -447,8 +474,8 @@ def _may_be_message(value: dict[str, Any]) -> bool:
     return str(value.get("method")).startswith("notifications/")
 
 
-def _junk(line: Bytes) -> Junk:
-    return Junk(safe_line(line[:_SAMPLE_BYTES].decode("utf-8", "replace"), 80))
+def _junk(line: Bytes) -> InvalidOutput:
+    return InvalidOutput(safe_line(line[:_SAMPLE_BYTES].decode("utf-8", "replace"), 80))
 
 
 def _stripped(line: Bytes) -> Bytes:
@@ -488,7 +515,9 @@ def _messages(data: Any) -> list[Decoded]:
     """Return the messages of one JSON value: an object, or a batch of objects."""
     if not isinstance(data, list):
         return [_message(data)]
-    return [message for item in data for message in _messages(item)] or [Junk("[]")]
+    return [message for item in data for message in _messages(item)] or [
+        InvalidOutput("[]")
+    ]
 
 
 def _after(text: str) -> list[Decoded]:
@@ -496,7 +525,7 @@ def _after(text: str) -> list[Decoded]:
     start = text.find('{"jsonrpc"')
     if start >= 0:
         return decode(text[start:].encode("utf-8", "replace"))
-    return [Junk(safe_line(text, 80))]
+    return [InvalidOutput(safe_line(text, 80))]
 
 
 def _resynchronised(text: str, why: str) -> list[Decoded]:
@@ -504,7 +533,7 @@ def _resynchronised(text: str, why: str) -> list[Decoded]:
     start = text.rfind('{"jsonrpc"', 1)
     if start > 0:
         rest = decode(text[start:].encode("utf-8", "replace"))
-        if rest and not isinstance(rest[0], Junk):
+        if rest and not isinstance(rest[0], InvalidOutput):
             return [_broken(text[:start], "its JSON is cut off"), *rest]
     return [_broken(text, f"it is not valid JSON ({why})")]
 
@@ -522,7 +551,7 @@ _JSON = json.JSONDecoder(strict=False, parse_int=_int_or_text)
 def _message(data: Any) -> Decoded:
     """Return a parsed value as a message, repaired if the call it answers is known."""
     if not isinstance(data, dict):
-        return Junk(safe_line(json.dumps(data), 80))
+        return InvalidOutput(safe_line(json.dumps(data), 80))
     data = {"jsonrpc": "2.0"} | encodable(data)
     try:
         return jsonrpc_message_adapter.validate_python(data, by_name=False)
@@ -530,7 +559,7 @@ def _message(data: Any) -> Decoded:
         pass
     request_id = _as_id(data.get("id"))
     if "method" in data or not data.keys() & {"id", "result", "error"}:
-        return Junk(safe_line(json.dumps(data), 80))
+        return InvalidOutput(safe_line(json.dumps(data), 80))
     if "error" in data:
         return JSONRPCError(jsonrpc="2.0", id=request_id, error=_error(data["error"]))
     if request_id is None:
@@ -570,7 +599,7 @@ def _is_whole(message: Decoded) -> bool:
     """Return whether a message was complete, and not assembled from a broken line."""
     if isinstance(message, JSONRPCError):
         return message.error.code != INVALID_ANSWER
-    return not isinstance(message, Junk)
+    return not isinstance(message, InvalidOutput)
 
 
 def encodable(value: Any) -> Any:
@@ -603,13 +632,13 @@ def _broken(text: str, why: str) -> Decoded:
     """
     head, tail = text[:_HEAD_BYTES], text[-_HEAD_BYTES:]
     if "method" in head or not ("jsonrpc" in head or '"result"' in head):
-        return Junk(safe_line(text, 80))
+        return InvalidOutput(safe_line(text, 80))
     match = _ID.search(head) or _ID.search(tail)
     if match:
         return invalid_answer(int(match[1]) if match[1] else match[2], why)
     if text.startswith("{"):
         return invalid_answer(None, why)
-    return Junk(safe_line(text, 80))
+    return InvalidOutput(safe_line(text, 80))
 
 
 def _as_id(value: Any) -> RequestId | None:

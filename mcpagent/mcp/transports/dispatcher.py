@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+)
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -18,16 +23,6 @@ import anyio
 import anyio.lowlevel
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import MCPError
-from mcp.shared.dispatcher import (
-    CallOptions,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    run_notify_intercept,
-)
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
-from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
@@ -42,13 +37,28 @@ from mcp_types import (
 from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
 
-from mcpagent.mcp.attempts import Attempts
+from mcpagent.mcp.pending_requests import Attempts
+from mcpagent.mcp.sdk import (
+    CallOptions,
+    ClientMessageMetadata,
+    JSONRPCDispatcher,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    SessionMessage,
+    TransportContext,
+    run_notify_intercept,
+)
 from mcpagent.mcp.server_notifications import ServerNews
 from mcpagent.mcp.tasks import NEWS, FollowedTasks, marked
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Transport
 from mcpagent.mcp.transports.open_requests import OpenRequest, OpenRequests
 from mcpagent.mcp.transports.result_repairs import repair_result
-from mcpagent.utilities.python.worker_threads import beside_loop, is_large
+from mcpagent.utilities.python.worker_threads import (
+    created_beside_loop,
+    is_large,
+    json_beginning,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 
 with contextlib.suppress(
@@ -61,18 +71,17 @@ _logger = logging.getLogger(__name__)
 MAX_OPEN_MESSAGES = 100
 """Answers to a server's requests that may wait in the write queue."""
 
-TOOLS_AT_ONCE = 500
-_AT_ONCE = 200
-"""Messages that are passed on before other tasks run."""
+AT_ONCE = 50
+"""Messages that are passed on before other tasks run: some milliseconds."""
 
 _LOG_CHARACTERS = 500
-_MOST_RESTS = 4
 _MOST_CHANGES = 20
 """Repairs of one answer that are reported individually."""
 
 _NOTHING_TO_KEEP = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _STAND_INS: Mapping[str, dict[str, Any]] = {
     "tools/call": {"content": [], "resultType": "complete"},
+    "tools/list": {"tools": []} | _NOTHING_TO_KEEP,
     "prompts/get": {"messages": [], "resultType": "complete"},
     "resources/read": {"contents": []} | _NOTHING_TO_KEEP,
     "prompts/list": {"prompts": []} | _NOTHING_TO_KEEP,
@@ -108,7 +117,7 @@ async def relayed(
     attempts: Attempts,
     tasks: FollowedTasks,
     allowed: Collection[str],
-) -> AsyncIterator[Relay]:
+) -> AsyncIterator[MessageDispatcher]:
     """Return the streams of a session over this transport, with answers repaired and the end observed.
 
     `attempts` record their messages and store large results; `tasks` receive their notifications. The session answers
@@ -118,7 +127,7 @@ async def relayed(
         passed_on, incoming = anyio.create_memory_object_stream[
             SessionMessage | Exception
         ](64)
-        relay = Relay(send, passed_on, incoming, observer, attempts, tasks)
+        relay = MessageDispatcher(send, passed_on, incoming, observer, attempts, tasks)
         pump = asyncio.create_task(relay.pump(messages, allowed), name="mcp-relay")
         try:
             yield relay
@@ -130,7 +139,7 @@ async def relayed(
             incoming.close()
 
 
-class Relay:
+class MessageDispatcher:
     """The messages of one connection, both ways: for the SDK's session it is the `Dispatcher`.
 
     Requests and answers are matched here, so that an answer wakes only the task that waits for it. The server's own
@@ -157,7 +166,6 @@ class Relay:
         self._tasks = tasks
         self._ids = itertools.count(1)
         self._requests = OpenRequests()
-        self._pages = _Pages()
         self._background: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
@@ -192,8 +200,6 @@ class Relay:
         """
         options: CallOptions = opts or {}
         sent = dict(params or {})
-        if method == "tools/list" and (page := self._pages.rest_for(sent)) is not None:
-            return page
         if "request_id" in options:
             request_id = options["request_id"]
         else:
@@ -268,7 +274,7 @@ class Relay:
 
     # --- answers of the session (mcp.shared._stream_protocols.WriteStream) ---
 
-    async def __aenter__(self) -> Relay:
+    async def __aenter__(self) -> MessageDispatcher:
         return self
 
     async def __aexit__(
@@ -299,7 +305,7 @@ class Relay:
                 passed = 0
                 async for item in messages:
                     passed += 1
-                    if passed % _AT_ONCE == 0:
+                    if passed % AT_ONCE == 0:
                         await asyncio.sleep(
                             0
                         )  # a batch of thousands comes without a wait between them
@@ -386,7 +392,7 @@ class Relay:
         """Return the result in a form that the session can use. Raises `MCPError` if it is missing."""
         much = is_large(answer.result)
         try:
-            result, changes = await beside_loop(
+            result, changes = await created_beside_loop(
                 partial(_usable, request, answer), is_much=much
             )
         except RecursionError:
@@ -409,41 +415,12 @@ class Relay:
     ) -> dict[str, Any]:
         """Return the result's form for the SDK, which processes all of it in the event loop.
 
-        The result is already checked. The SDK receives one page of a long list, and a placeholder of a result that can
-        bypass it.
+        The result is already checked. The SDK receives a placeholder of a result that can bypass it.
         """
-        if request.method == "tools/list":
-            return self._pages.first_of(result)
         stand_in = _STAND_INS.get(request.method)
         if stand_in is not None and self._attempts.takes(result):
             return stand_in
         return result
-
-
-class _Pages:
-    """Long lists of tools, passed to the SDK in pages."""
-
-    def __init__(self) -> None:
-        self._rests: dict[str, dict[str, Any]] = {}
-        self._cursors = itertools.count()
-
-    def first_of(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the first page of a `tools/list` result; the rest is stored for the SDK's next request."""
-        tools = result["tools"]
-        if len(tools) <= TOOLS_AT_ONCE:
-            return result
-        cursor = f"mcpagent-{next(self._cursors)}"
-        self._rests[cursor] = result | {"tools": tools[TOOLS_AT_ONCE:]}
-        if len(self._rests) > _MOST_RESTS:
-            del self._rests[next(iter(self._rests))]
-        return result | {"tools": tools[:TOOLS_AT_ONCE], "nextCursor": cursor}
-
-    def rest_for(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result of a request for the rest of a list that we have already."""
-        rest = self._rests.pop(str(params.get("cursor")), None)
-        if rest is None:
-            return None
-        return self.first_of(rest)
 
 
 def _usable(
@@ -477,12 +454,10 @@ def _notification(method: str, params: dict[str, Any] | None) -> SessionMessage:
 
 def _log_text(params: Mapping[str, Any]) -> str:
     data, logger = params.get("data"), params.get("logger")
-    # In pieces, since omitted text need not be serialised.
-    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(data)
     if isinstance(data, str):
         text = data[:_LOG_CHARACTERS]
     else:
-        text = "".join(itertools.islice(pieces, _LOG_CHARACTERS))
+        text = json_beginning(data, _LOG_CHARACTERS)
     return safe_line(
         f"{safe_line(logger, 80)}: {text}" if isinstance(logger, str) else text,
         _LOG_CHARACTERS,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp import MCPError
-from mcp.shared.dispatcher import ProgressFnT, as_request_id, coerce_request_id
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
@@ -26,6 +25,9 @@ from mcp_types import (
     RequestId,
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
+
+from mcpagent.mcp.sdk import ProgressFnT, as_request_id, coerce_request_id
+from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
 
 PROBE_SECONDS = 2.0
 """Timeout of `server/discover`; after it, the server counts as one of the earlier protocol version."""
@@ -168,7 +170,18 @@ class OpenRequests:
         for meant, error in [item for item in self._anonymous if len(item[0]) <= 1]:
             self._anonymous.remove((meant, error))
             for key in meant:
-                self._end_after(ANONYMOUS_SECONDS, key, error)
+                self._end_after(ANONYMOUS_SECONDS, key, self._unattributed(error, key))
+
+    def _unattributed(self, error: ErrorData, key: RequestId) -> ErrorData:
+        """Return the error for a request that an error without an ID ends: it is not certain to be its answer."""
+        request = self._open.get(key)
+        is_named = error.code == INVALID_ANSWER
+        if is_named or request is None or request.method == "server/discover":
+            return error
+        text = (
+            f"an error without an ID, which may answer another request: {error.message}"
+        )
+        return ErrorData(code=INVALID_ANSWER, message=text, data=error.data)
 
     def _end_after(
         self, seconds: float, request_id: RequestId, error: ErrorData

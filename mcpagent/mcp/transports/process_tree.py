@@ -6,11 +6,11 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 
-from mcpagent.mcp.transports.watchdog import KEEPER_LIMIT, MARK, Mark
+from mcpagent.mcp.transports.watchdog import KEEPER_LIMIT, MARK, ProcessMark
 
 _MOST_PROCESSES = 1_000
 _MOST_TURNS, _EMPTY_TURNS, _TURN_SECONDS = 40, 4, 0.005
@@ -40,13 +40,36 @@ def descendants(pid: int) -> tuple[Process, ...]:
     return tuple(found.values())
 
 
-def with_mark(mark: Mark, missed: set[int] | None = None) -> Iterator[Process]:
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """The PID that Linux allocated last, and the number of processes and threads since boot, of all namespaces."""
+
+    last: int
+    count: int
+
+
+def allocated() -> Allocated | None:
+    """Return the state of PIDs now; None if `/proc` does not show it."""
+    load, stat = _contents("/proc/loadavg"), _contents("/proc/stat")
+    last = (load or b"").rpartition(b" ")[2].strip()
+    count = (stat or b"").partition(b"\nprocesses ")[2].partition(b"\n")[0]
+    if last.isdigit() and count.isdigit():
+        return Allocated(int(last), int(count))
+    return None
+
+
+def with_mark(
+    mark: ProcessMark, before: Allocated | None = None, missed: set[int] | None = None
+) -> Iterator[Process]:
     """Yield all living processes with this mark that this user may see; call it in a thread.
 
-    `missed` collects the PIDs that were listed, may have had the mark, and ended before they were read: their children
-    may be in no list yet.
+    `before` is the state of PIDs before the server started. `missed` collects the PIDs that were listed, may have had
+    the mark, and ended before they were read: their children may be in no list yet.
     """
-    pids = map(int, filter(str.isdigit, _listed("/proc"))) if _is_ours() else ()
+    if not _is_ours():
+        return
+    listed = [int(name) for name in _listed("/proc") if name.isdigit()]
+    pids = later(listed, before, allocated(), _highest_pid())
     for pid in sorted(pids, reverse=True):  # a new process may end soon
         is_marked = _is_marked(pid, mark)
         if is_marked is False:
@@ -58,16 +81,38 @@ def with_mark(mark: Mark, missed: set[int] | None = None) -> Iterator[Process]:
             missed.add(pid)
 
 
-def _is_marked(pid: int, mark: Mark) -> bool | None:
+def later(
+    pids: Iterable[int], before: Allocated | None, now: Allocated | None, highest: int
+) -> list[int]:
+    """Return the PIDs that may have been allocated between two states; all PIDs if that is unknown.
+
+    Linux allocates upwards, and after the `highest` PID starts again. Half a round reaches no PID a second time.
+    """
+    if before is None or now is None or now.count - before.count > highest // 2:
+        return list(pids)
+    if before.last <= now.last:
+        return [pid for pid in pids if before.last < pid <= now.last]
+    return [pid for pid in pids if pid > before.last or pid <= now.last]
+
+
+@cache
+def _highest_pid() -> int:
+    highest = (_contents("/proc/sys/kernel/pid_max") or b"").strip()
+    if highest.isdigit():
+        return int(highest)
+    return 0
+
+
+def _is_marked(pid: int, mark: ProcessMark) -> bool | None:
     """Return None if the process ended without a trace. A zombie has no environment, but its limits."""
-    environment = _contents(Path(f"/proc/{pid}/environ"))
+    environment = _contents(f"/proc/{pid}/environ")
     if environment and f"{MARK}={mark.variable}".encode() in environment:
         return True
     if not mark.limit:
         if environment:
             return False
         return None
-    limits = _contents(Path(f"/proc/{pid}/limits"))
+    limits = _contents(f"/proc/{pid}/limits")
     if limits is None:
         return None
     return f" {mark.limit} ".encode() in limits
@@ -86,18 +131,21 @@ def _listed(folder: str) -> list[str]:
     return []
 
 
-def _contents(file: Path) -> bytes | None:
+def _contents(path: str) -> bytes | None:
     """Return a process file's content: empty if not readable, None if the process has ended."""
     try:
-        return file.read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
     except OSError:
         return b""
 
 
-def end_marked(mark: Mark) -> None:
+def end_marked(mark: ProcessMark, before: Allocated | None) -> None:
     """Kill all processes with this mark, and those that they start meanwhile; call it in a thread.
+
+    `before` is that of `with_mark`.
 
     One scan without a find is enough if none was found before and all listed processes lived until they were read.
     Otherwise several empty scans in a row are needed: a process that forks and ends all the time is missed now and
@@ -107,7 +155,7 @@ def end_marked(mark: Mark) -> None:
     for _ in range(_MOST_TURNS):
         missed: set[int] = set()
         empty += 1
-        for process in with_mark(mark, missed):
+        for process in with_mark(mark, before, missed):
             _kill_with_group(process)
             empty_wanted, empty = _EMPTY_TURNS, 0
         if missed:
@@ -138,27 +186,23 @@ def kill_all(processes: tuple[Process, ...]) -> None:
 
 def children_of(pid: int) -> list[int]:
     """Return the processes that a process started and has not waited for yet; none if there is no `/proc`."""
-    children: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir() if _is_ours() else ():
-            with contextlib.suppress(OSError):  # a thread that has ended
-                children += map(int, (thread / "children").read_text().split())
-    return children
+    if not _is_ours():
+        return []
+    threads = f"/proc/{pid}/task"
+    files = [_contents(f"{threads}/{thread}/children") for thread in _listed(threads)]
+    return [int(child) for file in files for child in (file or b"").split()]
 
 
 def _is_keeper(pid: int) -> bool:
-    limits = _contents(Path(f"/proc/{pid}/limits"))
+    limits = _contents(f"/proc/{pid}/limits")
     return limits is not None and f" {KEEPER_LIMIT} ".encode() in limits
 
 
 def _started(pid: int) -> int | None:
     """Return the start time of a process; None if it has ended."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        # proc(5): fields 3 and 22, counted after the command in parentheses, which may hold anything.
-        state, *others = (
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        )
-        if state == "Z":
-            return None
-        return int(others[18])
-    return None
+    # proc(5): fields 3 and 22, counted after the command in parentheses, which may hold anything.
+    stat = _contents(f"/proc/{pid}/stat") or b""
+    state, *others = stat.rpartition(b")")[2].split() or [b"Z"]
+    if state == b"Z":
+        return None
+    return int(others[18])

@@ -18,6 +18,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -25,24 +26,30 @@ from typing import Any
 
 import httpx2
 from mcp.client.auth import OAuthFlowError
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.auth.authority import ElsewhereChecked
+from mcpagent.history.intake.json_steps import Bytes
+from mcpagent.mcp.auth.authority import CheckedNetwork
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of, whose_answer
 from mcpagent.mcp.request_failures import failed_request
+from mcpagent.mcp.sdk import SessionMessage, streamable_http_client
+from mcpagent.mcp.transports.background_posts import BackgroundPosts
+from mcpagent.mcp.transports.bypassed_answers import (
+    LARGE_BYTES,
+    BypassedAnswers,
+    EventSplitter,
+    StreamAnswers,
+)
 from mcpagent.mcp.transports.bytes_to_messages import (
-    Heard,
+    ByteObserver,
     Line,
     decode,
     decoded,
     dumped,
     unheard,
 )
-from mcpagent.mcp.transports.one_way import OneWay
 from mcpagent.mcp.transports.redirects import (
     KEEPING_METHOD,
     MOST_REDIRECTS,
@@ -50,16 +57,11 @@ from mcpagent.mcp.transports.redirects import (
     redirect_target,
     sent_within_origin,
 )
-from mcpagent.mcp.transports.set_aside import (
-    LARGE_BYTES,
-    EventSplitter,
-    SetAside,
-    StreamAnswers,
-)
 from mcpagent.utilities.text.retry_after import retry_after_seconds
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import revealed
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BODY_SAMPLE_BYTES = 4096
 MAX_ERROR_BYTES = 1024 * 1024
 _MAX_UNPACKED_BYTES = 32 * 1024 * 1024
@@ -79,13 +81,25 @@ _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 @asynccontextmanager
 async def http_streams(
-    config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
+    config: ServerConfig,
+    warn: Callable[[str], None],
+    *,
+    auth: httpx2.Auth | None = None,
+    heard: ByteObserver = unheard,
 ) -> AsyncIterator[Line]:
-    """Open the messages of one server, by the SDK's streamable HTTP client; `heard` as in `AnsweringTransport`."""
-    aside = SetAside()
+    """Open the messages of one server, by the SDK's streamable HTTP client.
+
+    `heard` and `warn` are those of `AnsweringTransport`.
+    """
+    aside = BypassedAnswers()
     await asyncio.to_thread(certificates)
     transport = AnsweringTransport(
-        network(auth, config), config.max_message_bytes, aside, heard
+        network(auth, config),
+        config.max_message_bytes,
+        aside,
+        heard,
+        warn,
+        patience=config.connect_timeout_seconds / 2,
     )
     async with (
         client_for(config, transport) as client,
@@ -131,7 +145,7 @@ def network(
     network = httpx2.AsyncHTTPTransport(verify=certificates(), limits=limits)
     if auth is None:
         return network
-    checked = ElsewhereChecked(config, network)
+    checked = CheckedNetwork(config, network)
     return _SignedIn(
         httpx2.AsyncClient(transport=checked, auth=auth, timeout=_timeout(config))
     )
@@ -178,23 +192,28 @@ class _SignedIn(httpx2.AsyncBaseTransport):
 class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer, of at most `max_bytes`.
 
-    `aside` stores large answers. `heard` is called for each piece of an answer.
+    `aside` stores large answers. `heard` is called for each piece of an answer. `warn` receives a text if the server
+    does not answer the notification that ends the greeting within `patience` seconds; the session continues.
     """
 
     def __init__(
         self,
         inner: httpx2.AsyncBaseTransport,
         max_bytes: int,
-        aside: SetAside,
-        heard: Heard = unheard,
+        aside: BypassedAnswers,
+        heard: ByteObserver,
+        warn: Callable[[str], None],
+        patience: float,
     ) -> None:
         self._inner = inner
         self._heard = heard
+        self._warn = warn
+        self._patience = patience
         self._max_bytes = max_bytes
         self._aside = aside
         self._wants_sign_in = ""
         self._openings: dict[str, deque[float]] = {}
-        self._one_way = OneWay(partial(sent_within_origin, inner))
+        self._one_way = BackgroundPosts(partial(sent_within_origin, inner))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; raises only for requests that are not JSON-RPC."""
@@ -206,9 +225,18 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         asked = _Asked.of(request, body)
         if asked is not None:
             return await self._answer(request, asked)
-        if _GREETED in body:  # a server may want to know it before anything else
-            return await self._inner.handle_async_request(request)
-        return await self._one_way.post(request)
+        if _GREETED in body:
+            await self._end_greeting(request)
+        else:
+            await self._one_way.post(request)
+        return httpx2.Response(202, content=b"")
+
+    async def _end_greeting(self, request: httpx2.Request) -> None:
+        """Post `notifications/initialized`. A server may want it before anything else, so wait, but not for ever."""
+        if not await self._one_way.post(request, self._patience):
+            self._warn(
+                f"did not answer notifications/initialized within {self._patience:g} s"
+            )
 
     async def aclose(self) -> None:
         """Close the connections below."""
@@ -216,9 +244,29 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
     async def _open_stream(self, request: httpx2.Request) -> httpx2.Response:
-        """Return a GET stream. The SDK re-opens one at the pace the server names, which may be none at all."""
+        """Open a GET stream, at a limited rate.
+
+        The SDK reopens a stream after the delay that the server names, which may be zero. A stream that resumes the
+        answer to a request is checked like the answer itself.
+        """
         await self._turn(request.headers.get("last-event-id", ""))
-        return await self._inner.handle_async_request(request)
+        response = await self._inner.handle_async_request(request)
+        asked = _ASKED.get()
+        if asked is None or response.status_code != 200 or not _is_events(response):
+            return response
+        return self._streamed(response, asked)
+
+    def _streamed(self, response: httpx2.Response, asked: _Asked) -> httpx2.Response:
+        stream = _Stream(
+            response, asked.id, self._max_bytes, self._aside_for(asked), self._heard
+        )
+        return _replaced(response, stream)
+
+    def _aside_for(self, asked: _Asked) -> BypassedAnswers | None:
+        """Return the store of large answers; the SDK reads the answer to the greeting itself."""
+        if asked.method in _GREETINGS:
+            return None
+        return self._aside
 
     async def _turn(self, place: str) -> None:
         """Wait until a stream may be opened at this place: a limited number per time, unless events arrived."""
@@ -232,6 +280,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
             del self._openings[next(iter(self._openings))]
 
     async def _answer(self, request: httpx2.Request, asked: _Asked) -> httpx2.Response:
+        _ASKED.set(asked)
         if (
             asked.method == "initialize" and self._wants_sign_in
         ):  # greeted in another way it is the same server
@@ -258,19 +307,62 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
                 return _failure(asked.end(status=401), why)
             self._heard(is_answer=True, request_id=asked.id)
             if response.status_code < 400:
-                # The SDK reads the answer to the greeting itself.
-                if asked.method in _GREETINGS:
-                    aside = None
-                else:
-                    aside = self._aside
-                return await _as_answer(
-                    response, asked, self._max_bytes, aside, self._heard
-                )
+                return await self._as_answer(response, asked)
             heard = partial(self._heard, is_answer=True, request_id=asked.id)
             end = await _ended(response, asked, heard)
             if turn > _RETRIES or not await _waited(end, asked, heard):
                 return _http_error(response, end)
         raise AssertionError
+
+    async def _as_answer(
+        self, response: httpx2.Response, asked: _Asked
+    ) -> httpx2.Response:
+        status = response.status_code
+        if not 200 <= status < 300 or status in (202, 204, 205):
+            await response.aclose()
+            return _failure(asked.end(status=status), no_answer(response, asked.url))
+        session = response.headers.get("mcp-session-id")
+        if session is not None and not _SESSION_ID.fullmatch(session):
+            await response.aclose()
+            return _failure(asked.end(), "sent an illegal Mcp-Session-Id header")
+        if _is_events(response):
+            return self._streamed(response, asked)
+        kind = _kind_of(response)
+        try:
+            body = await read_capped(
+                response,
+                self._max_bytes,
+                partial(self._heard, is_answer=True, request_id=asked.id),
+            )
+        except httpx2.TransportError as error:
+            return _failure(asked.end(), f"answer cut off: {cause(error)}")
+        except ValueError as error:
+            return _failure(asked.end(), str(error))
+        size, head = len(body), sample(body)
+        found = await decoded(body if size > LARGE_BYTES else body.replace(b"\n", b" "))
+        del body
+        answers = [
+            item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)
+        ]
+        answer = _answer_to(asked, answers)
+        if answer is None and answers:
+            foreign = safe_line(str(answers[0].id), 60)
+            return _failure(
+                asked.end(status=200),
+                f"sent no answer: its body answers request {foreign}, not {asked.id}",
+            )
+        if answer is None:
+            if kind == "application/json":
+                kind = "what is no answer"
+            else:
+                kind = kind or "no content type"
+            what = f"answered with {kind} instead of JSON-RPC: {head or 'nothing'}"
+            return _failure(asked.end(status=200), what)
+        answer.id = asked.id
+        aside = self._aside_for(asked)
+        if aside is not None and size > LARGE_BYTES:
+            answer = aside.put(answer)
+        return _answered(answer, **({"mcp-session-id": session} if session else {}))
 
 
 async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
@@ -293,9 +385,18 @@ async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
     return True
 
 
+def _is_events(response: httpx2.Response) -> bool:
+    return _kind_of(response) == "text/event-stream"
+
+
+def _kind_of(response: httpx2.Response) -> str:
+    kind = response.headers.get("content-type", "")
+    return str(kind.partition(";")[0].strip().lower())
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A JSON-RPC request, and its HTTP headers."""
+    """The JSON-RPC request in a POST: its ID and method, its URL, its session ID, and whether it is of the 2026 era."""
 
     id: RequestId
     method: str
@@ -336,56 +437,8 @@ class _Asked:
         )
 
 
-async def _as_answer(
-    response: httpx2.Response,
-    asked: _Asked,
-    max_bytes: int,
-    aside: SetAside | None,
-    heard: Heard,
-) -> httpx2.Response:
-    status = response.status_code
-    if not 200 <= status < 300 or status in (202, 204, 205):
-        await response.aclose()
-        return _failure(asked.end(status=status), no_answer(response, asked.url))
-    session = response.headers.get("mcp-session-id")
-    if session is not None and not _SESSION_ID.fullmatch(session):
-        await response.aclose()
-        return _failure(asked.end(), "sent an illegal Mcp-Session-Id header")
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "text/event-stream":
-        return _replaced(response, _Stream(response, asked.id, max_bytes, aside, heard))
-    try:
-        body = await read_capped(
-            response, max_bytes, lambda: heard(is_answer=True, request_id=asked.id)
-        )
-    except httpx2.TransportError as error:
-        return _failure(asked.end(), f"answer cut off: {cause(error)}")
-    except ValueError as error:
-        return _failure(asked.end(), str(error))
-    size, head = len(body), sample(body)
-    found = await decoded(body if size > LARGE_BYTES else body.replace(b"\n", b" "))
-    del body
-    answers = [
-        item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)
-    ]
-    answer = _answer_to(asked, answers)
-    if answer is None and answers:
-        foreign = safe_line(str(answers[0].id), 60)
-        return _failure(
-            asked.end(status=200),
-            f"sent no answer: its body answers request {foreign}, not {asked.id}",
-        )
-    if answer is None:
-        if kind == "application/json":
-            kind = "what is no answer"
-        else:
-            kind = kind or "no content type"
-        what = f"answered with {kind} instead of JSON-RPC: {head or 'nothing'}"
-        return _failure(asked.end(status=200), what)
-    answer.id = asked.id
-    if aside is not None and size > LARGE_BYTES:
-        answer = aside.put(answer)
-    return _answered(answer, **({"mcp-session-id": session} if session else {}))
+_ASKED: ContextVar[_Asked | None] = ContextVar("mcp_asked", default=None)
+"""The request whose answer this task receives: the SDK resumes its stream in the same task."""
 
 
 def _answer_to(
@@ -454,7 +507,7 @@ async def error_body(
 ) -> bytes:
     """Return an error's body; the reason if it cannot be read, because it may have had any content."""
     try:
-        return await read_capped(response, MAX_ERROR_BYTES, heard)
+        return bytes(await read_capped(response, MAX_ERROR_BYTES, heard))
     except httpx2.TransportError as error:
         return f"(answer cut off: {cause(error)})".encode()
     except ValueError as error:
@@ -520,7 +573,7 @@ def cause(error: Exception) -> str:
     return type(error).__name__
 
 
-def sample(body: bytes) -> str:
+def sample(body: Bytes) -> str:
     """Return the beginning of a body, printable."""
     return safe_line(body[:_BODY_SAMPLE_BYTES].decode("utf-8", "replace"), 200)
 
@@ -536,8 +589,8 @@ class _Stream(httpx2.AsyncByteStream):
         response: httpx2.Response,
         request_id: RequestId,
         max_bytes: int,
-        aside: SetAside | None,
-        heard: Heard,
+        aside: BypassedAnswers | None,
+        heard: ByteObserver,
     ) -> None:
         self._heard = heard
         self._response = response
@@ -555,12 +608,10 @@ class _Stream(httpx2.AsyncByteStream):
                     is_answer=not is_comment(chunk), request_id=self._request_id
                 )
                 for event in events.feed(chunk):
-                    if is_first:
-                        whole = event.removeprefix(b"\xef\xbb\xbf")
-                    else:
-                        whole = event
+                    if is_first and event.startswith(_BYTE_ORDER_MARK):
+                        event = event[len(_BYTE_ORDER_MARK) :]
                     is_first = False
-                    yield await self._readable(whole)
+                    yield await self._readable(event)
         yield events.rest()
         if self._answers.foreign and not self._answers.is_answered:
             yield b"\n\ndata: " + dumped(self._no_answer()) + b"\n\n"
@@ -571,9 +622,9 @@ class _Stream(httpx2.AsyncByteStream):
             self._request_id, f"{text}, not {self._request_id}", outcome="unknown"
         )
 
-    async def _readable(self, event: bytes) -> bytes:
+    async def _readable(self, event: Bytes) -> bytes:
         if self._aside is None:
-            return event
+            return bytes(event)
         if len(event) > LARGE_BYTES:
             return await asyncio.to_thread(
                 self._aside.readable, event, self._request_id, self._answers
@@ -607,7 +658,7 @@ def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
 
 async def read_capped(
     response: httpx2.Response, limit: int, heard: Callable[[], None] | None = None
-) -> bytes:
+) -> bytearray:
     """Return the whole body. Raises `ValueError` if it is larger than `limit` bytes or not decodable."""
     body = bytearray()
     if response.headers.get("content-encoding", "identity").strip().lower() not in (
@@ -624,7 +675,7 @@ async def read_capped(
                 raise ValueError(f"answer is larger than {limit // 2**20} MiB")
     finally:
         await response.aclose()
-    return bytes(body)
+    return body  # a copy of a large one would hold the loop
 
 
 async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:

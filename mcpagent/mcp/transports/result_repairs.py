@@ -17,9 +17,10 @@ from mcp_types.version import (
 )
 from pydantic import ValidationError
 
-from mcpagent.history.intake.budget import MAX_BLOCKS
+from mcpagent.history.intake.budget import MAX_BLOCKS, MAX_MESSAGE_VALUES
+from mcpagent.history.intake.listed_items import OVER_BUDGET, values_within_budget
 from mcpagent.mcp.result_content import says_true
-from mcpagent.mcp.transports.bytes_to_messages import encodable
+from mcpagent.mcp.transports.bytes_to_messages import OVER_BUDGET_MARK, encodable
 from mcpagent.utilities.python.worker_threads import json_in_steps
 from mcpagent.utilities.text.safe_text import safe_line
 
@@ -142,11 +143,55 @@ def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
         return result | {"content": [*content[:MAX_BLOCKS], rest]}, (change,)
     key, *_ = _LISTS.get(method) or _ITEMS_OF.get(method) or ("",)
     items = result.get(key)
-    if not isinstance(items, list) or len(items) <= MAX_ITEMS:
+    if not isinstance(items, list):
         return result, ()
-    return result | {key: items[:MAX_ITEMS]}, (
-        f"has {len(items)} {key}; the first {MAX_ITEMS} are used",
-    )
+    changes: list[str] = []
+    kept = items
+    if len(items) > MAX_ITEMS:
+        kept = items[:MAX_ITEMS]
+        changes.append(f"has {len(items)} {key}; the first {MAX_ITEMS} are used")
+    if method in _LISTS:
+        kept, dropped = _within_budget(key, kept)
+        changes += dropped
+    if not changes:
+        return result, ()
+    return result | {key: kept}, tuple(changes)
+
+
+def _within_budget(key: str, items: list[Any]) -> tuple[list[Any], list[str]]:
+    """Return the items of a list without those over the budget, and what was dropped."""
+    kept: list[Any] = []
+    changes: list[str] = []
+    values = 0
+    for position, item in enumerate(items):
+        found = None
+        if not (isinstance(item, dict) and OVER_BUDGET_MARK in item):
+            found = values_within_budget(item, _name_of(item))
+        if found is None:
+            changes.append(f"{_shown(key, position, item)} dropped: {OVER_BUDGET}")
+            continue
+        values += found
+        if values > MAX_MESSAGE_VALUES:
+            changes.append(
+                f"has over {MAX_MESSAGE_VALUES:,} values; the first {len(kept)} {key} are used"
+            )
+            break
+        kept.append(item)
+    return kept, changes
+
+
+def _name_of(item: Any) -> Any:
+    if isinstance(item, dict):
+        return item.get("name")
+    return None
+
+
+def _shown(key: str, position: int, item: Any) -> str:
+    """Return the item of a list as a change names it."""
+    name = _name_of(item)
+    if isinstance(name, str):
+        return f'{key.rstrip("s")} "{safe_line(name, 60)}"'
+    return f"{key.rstrip('s')} number {position + 1}"
 
 
 def _flaw(method: str, version: str, result: Raw) -> str | None:
@@ -240,17 +285,10 @@ def _repair_list(method: str, version: str, result: Raw) -> tuple[Raw, list[str]
     changes: list[str] = []
     for position, item in enumerate(items):
         repaired_item, change = _repair_item(method, version, key, needed, item)
-        label = None
-        if isinstance(item, dict):
-            label = item.get("name")
-        if isinstance(label, str):
-            shown = f'"{safe_line(label, 60)}"'
-        else:
-            shown = f"number {position + 1}"
         if repaired_item is not None:
             kept.append(repaired_item)
         if change:
-            changes.append(f"{key.rstrip('s')} {shown} {change}")
+            changes.append(f"{_shown(key, position, item)} {change}")
     rest = {
         name: result[name] for name in ("nextCursor", *_CACHE_HINTS) if name in result
     }

@@ -51,7 +51,7 @@ class ServerLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def output(self, data: bytes) -> None:
-        """Receive the server's output in any fragmentation; a line counts when it is complete."""
+        """Add output of the server, in pieces of any size; a line is logged once it is complete."""
         *lines, rest = bytes(self._rest + data).split(b"\n")
         self._rest = bytearray(rest[:_LONGEST_LINE])
         for line in lines[-_MAX_WAITING:]:

@@ -15,17 +15,17 @@ import anyio
 import httpx2
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.auth import OAuthFlowError
-from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import End, outcome_of
 from mcpagent.mcp.request_failures import failed_request
+from mcpagent.mcp.sdk import SessionMessage
 from mcpagent.mcp.transports.bytes_to_messages import (
+    ByteObserver,
     Decoded,
-    Heard,
-    Junk,
+    InvalidOutput,
     Line,
     decoded,
     dumped,
@@ -49,7 +49,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 @asynccontextmanager
 async def sse_streams(
-    config: ServerConfig, *, auth: httpx2.Auth | None = None, heard: Heard = unheard
+    config: ServerConfig,
+    *,
+    auth: httpx2.Auth | None = None,
+    heard: ByteObserver = unheard,
 ) -> AsyncIterator[Line]:
     """Open the messages of one HTTP+SSE server.
 
@@ -180,7 +183,7 @@ class _Listened(httpx2.AsyncByteStream):
     The request that an event answers is unknown before the event is complete.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, heard: Heard) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, heard: ByteObserver) -> None:
         self._stream = stream
         self._heard = heard
 
@@ -214,7 +217,7 @@ async def _read_sse(
 
 
 def _item(message: Decoded) -> SessionMessage | Exception:
-    if isinstance(message, Junk):
+    if isinstance(message, InvalidOutput):
         return ValueError(message.text)
     return SessionMessage(message)
 
@@ -223,7 +226,7 @@ async def _post_sse(
     post: Callable[[], Awaitable[httpx2.Response]],
     message: JSONRPCMessage,
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
-    heard: Heard,
+    heard: ByteObserver,
 ) -> None:
     request_id = None
     if isinstance(message, JSONRPCRequest):

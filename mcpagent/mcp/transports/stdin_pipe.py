@@ -42,7 +42,7 @@ class PosixStdin:
         self.is_broken = False
 
     def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:  # noqa: ARG002  (Stdin)
-        """Note that the child runs, or could not be started."""
+        """Close our copy of the child's end, whether or not the child could be started."""
         os.close(self.child_end)
 
     def send(self, line: bytes, request_id: RequestId | None) -> None:

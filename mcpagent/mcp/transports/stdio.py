@@ -22,36 +22,43 @@ from types import TracebackType
 from typing import Any, cast
 
 import anyio
-from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
 
 from mcpagent.config import ServerConfig
+from mcpagent.history.intake.json_steps import Bytes
+from mcpagent.mcp.sdk import SessionMessage
 from mcpagent.mcp.transports.bytes_to_messages import (
+    ByteObserver,
     Decoded,
-    Heard,
-    Junk,
+    InvalidOutput,
     Line,
     MessageReader,
+    OversizedLine,
     decoded,
     dumped,
     unheard,
 )
+from mcpagent.mcp.transports.child_watcher import wait_without_threads
 from mcpagent.mcp.transports.process_tree import (
+    Allocated,
     Process,
+    allocated,
     descendants,
     end_marked,
     kill_all,
 )
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
-from mcpagent.mcp.transports.watchdog import KEEPER, MARK, Mark
+from mcpagent.mcp.transports.watchdog import KEEPER, MARK, ProcessGuard, ProcessMark
 from mcpagent.permissions.trust.launches import Launch, launch_of, start_error
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 
 _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
-_LINES_AT_ONCE = 200
+_LINES_AT_ONCE, _LINE_BYTES = 50, 2_000
+"""Lines that are decoded before other tasks run; a longer line counts as several."""
+
 _LAST_OUTPUT_SECONDS = 0.5
 _START_SECONDS = 2.0
 
@@ -89,6 +96,13 @@ async def _made(making: Coroutine[Any, Any, Any]) -> None:
         raise
 
 
+def _lines_in(line: Bytes | OversizedLine) -> int:
+    """Return how many short lines take as long to decode as this one."""
+    if isinstance(line, OversizedLine):
+        return 1
+    return 1 + len(line) // _LINE_BYTES
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
     """The end of a child. `code` is negative for a signal."""
@@ -118,7 +132,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.stderr_closed = asyncio.Event()
         self.changed = asyncio.Event()
         self.stdout_open = True
-        self.mark: Mark | None = None
+        self.mark: ProcessMark | None = None
         self._held = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -195,7 +209,7 @@ class StdioTransport:
         on_junk: Callable[[str], None],
         environ: Mapping[str, str],
         log: ServerLog | None = None,
-        heard: Heard = unheard,
+        heard: ByteObserver = unheard,
     ) -> None:
         self._heard = heard
         self._config = config
@@ -208,6 +222,11 @@ class StdioTransport:
         self._stopping = False
         self._died: ProcessEnd | None = None
         self._started: tuple[Process, ...] = ()
+        self._before: Allocated | None = None
+        self._guard = KEEPER
+        if config.keeps_running:
+            self._guard = ProcessGuard()
+        self._may_leave_processes = False
         self._is_watched = False
         self._end_job: Callable[[], None] = lambda: None
         self.spawn_seconds = 0.0
@@ -269,7 +288,8 @@ class StdioTransport:
     async def _spawn(self, launch: Launch) -> None:
         """Start the process. Do not cancel it halfway: then the resources to close are unknown."""
         self._stdin = new_stdin()
-        mark = self._pipes.mark = KEEPER.hold()
+        mark = self._pipes.mark = self._guard.hold()
+        self._before = allocated()
         self._is_watched, marked = (
             True,
             {MARK: mark.variable},
@@ -278,6 +298,7 @@ class StdioTransport:
             await asyncio.sleep(
                 0
             )  # that may have started a process, and each takes some milliseconds of the loop
+            wait_without_threads()
             await _made(
                 asyncio.get_running_loop().subprocess_exec(
                     lambda: self._pipes,
@@ -290,7 +311,7 @@ class StdioTransport:
             )
         except asyncio.CancelledError:
             # The event loop ends. asyncio knows of no process then, but there may be one.
-            await _to_the_end(lambda: asyncio.to_thread(end_marked, mark))
+            await _to_the_end(lambda: asyncio.to_thread(end_marked, mark, self._before))
             raise
         finally:
             self._stdin.has_started(self._pipes.transport)
@@ -303,13 +324,13 @@ class StdioTransport:
             assert self.pid is not None
             self._end_job = job_of(self.pid)
         else:
-            KEEPER.tell(f"+{self.pid}")
+            self._guard.tell(f"+{self.pid}")
 
     async def _watched_no_more(self) -> None:
         is_watched, self._is_watched = self._is_watched, False
         if is_watched:
-            KEEPER.tell(f"-{self.pid}")
-            await KEEPER.release()
+            self._guard.tell(f"-{self.pid}")
+            await self._guard.release()
 
     async def _end_start(self, starting: asyncio.Future[None]) -> None:
         await asyncio.wait((starting,), timeout=_START_SECONDS)
@@ -330,12 +351,15 @@ class StdioTransport:
     ) -> None:
         self._stopping = self.died is None
         try:
-            await self._stop()
+            has_exited = await self._stop()
+            keeps = self._config.keeps_running and self._stopping
+            self._may_leave_processes = keeps and has_exited
         finally:
-            self._kill_group(
-                signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
-            )
-            kill_all(self._started)
+            if not self._may_leave_processes:
+                self._kill_group(
+                    signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
+                )
+                kill_all(self._started)
             self._end_job()
             if self._stdin is not None:
                 self._stdin.close()
@@ -346,19 +370,19 @@ class StdioTransport:
             self._note("stopped" if self._died is None else str(self._died))
 
     async def _leave_nothing(self) -> None:
-        """End all processes of a killed server, and stop watching it."""
+        """End all processes of a stopped server, unless it may leave some, and stop watching it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._pipes.exited.wait()
         # A daemon that left both its group and its parents is only known by its marker.
-        if self._pipes.mark is not None:
-            await asyncio.to_thread(end_marked, self._pipes.mark)
+        if self._pipes.mark is not None and not self._may_leave_processes:
+            await asyncio.to_thread(end_marked, self._pipes.mark, self._before)
         await self._watched_no_more()
 
     async def _messages(self) -> AsyncIterator[SessionMessage]:
         """Yield the server's messages until its output ends; then the end of the process is known."""
         reader = MessageReader(self._config.max_message_bytes)
-        pipes, useless, number = self._pipes, 0, 0
+        pipes, useless, lines = self._pipes, 0, 0
         while True:
             while self._own_answers:
                 yield self._own_answers.popleft()
@@ -367,8 +391,9 @@ class StdioTransport:
                 self._heard(is_answer=reader.is_in_message)
                 useless += len(chunk)
                 for line in reader.lines(chunk):
-                    number += 1
-                    if number % _LINES_AT_ONCE == 0:
+                    lines += _lines_in(line)
+                    if lines >= _LINES_AT_ONCE:
+                        lines = 0
                         await asyncio.sleep(0)
                     found = deque(self._told(await decoded(line)))
                     del line  # a large one would be kept until the next comes, and so would a large message
@@ -422,7 +447,7 @@ class StdioTransport:
     def _told(self, found: Iterable[Decoded]) -> Iterator[SessionMessage]:
         """Yield the messages among the decoded lines; report junk at once."""
         for message in found:
-            if isinstance(message, Junk):
+            if isinstance(message, InvalidOutput):
                 self._on_junk(message.text)
             else:
                 yield SessionMessage(message)
@@ -452,11 +477,14 @@ class StdioTransport:
         if self._log is not None:
             self._log.note(text)
 
-    async def _stop(self) -> None:
-        """Stop the process: close stdin, then TERM, then KILL; each step gets its share of the time."""
+    async def _stop(self) -> bool:
+        """Stop the process: close stdin, then TERM, then KILL; each step gets its share of the time.
+
+        Returns whether it exited by itself.
+        """
         transport = self._pipes.transport
         if transport is None:
-            return
+            return False
         self._started = descendants(transport.get_pid())
         if self._stdin is not None:
             self._stdin.close()
@@ -464,12 +492,14 @@ class StdioTransport:
         if self.is_patient:
             share = min(2.0, self._config.shutdown_seconds * 0.4)
         if await self._exited_within(share):
-            return
+            return True
         self._kill_group(signal.SIGTERM)
-        if await self._exited_within(share):
-            return
-        self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
-        await self._exited_within(1.0)
+        if not await self._exited_within(share):
+            self._kill_group(
+                signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
+            )
+            await self._exited_within(1.0)
+        return False
 
     async def _exited_within(self, seconds: float) -> bool:
         # Discard the output of a stopping server, or a full pipe would keep it from stopping.

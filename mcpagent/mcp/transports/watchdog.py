@@ -9,6 +9,7 @@ registered process groups. On Windows the system does it: a job object whose han
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import itertools
 import os
@@ -16,6 +17,7 @@ import secrets
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +39,7 @@ _LONGEST_LINE = 255
 
 _END_SECONDS = 2.0
 
-# Lines are "=MARK", "#LIMIT" (how both begin), "+GROUP", "-GROUP", and "." for an end that left nothing. They are words
+# Lines are "=MARK", "#LIMIT" (how both begin), "+GROUP", "-GROUP", and "." after the last server. They are words
 # of ours alone. The mark is no argument of any program here: it would look like a process that has it.
 SCRIPT = r"""
 exec 2> /dev/null
@@ -49,7 +51,7 @@ groups=' '
 while read -r line; do
   group=${line#?}
   case $line in
-    .) exit 0 ;;
+    .) mark= groups=' ' ;;
     =*) mark=$group ;;
     '#'*) limit=$group ;;
     +*) groups="$groups$group " ;;
@@ -87,7 +89,7 @@ done
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ProcessMark:
     """The mark of one server's processes: a variable of their environment, and on Linux a limit as well.
 
     A daemon may leave its parents, its group, its session and its environment, but not its limits. This limit is in
@@ -176,35 +178,50 @@ def _limit(pid: int, microseconds: int) -> bool:
 
 
 class ProcessGuard:
-    """The watchdog of this process: it runs while servers run. Thread-safe."""
+    """The watchdog of this process: it starts with the first server. Thread-safe.
 
-    def __init__(self) -> None:
+    If it `stays`, it waits for more servers after the last one, since starting it costs a tenth of a connect; it ends
+    with this process. Otherwise it ends with the last server.
+    """
+
+    def __init__(self, *, stays: bool = False) -> None:
+        self._stays = stays
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._users = 0
         self._mark = ""
         self._limit = 0
         self._numbers = itertools.count(1)
+        _GUARDS.add(self)
 
-    def hold(self) -> Mark:
+    def hold(self) -> ProcessMark:
         """Watch one more server until `release`; return that server's mark.
 
         Without a suitable shell (Windows), there is no watchdog.
         """
         with self._lock:
-            if (
-                self._process is not None and self._process.poll() is not None
-            ):  # another process killed it
-                _close_input(self._process)
-                self._process = None
-            if self._process is None:
-                self._start()
+            self._require_process()
+            if self._users == 0:
+                self._watch()
             self._users += 1
             number = next(self._numbers)
-            return Mark(
+            return ProcessMark(
                 f"{self._mark}-{number}.",
                 self._limit and self._limit + number % _SERVERS,
             )
+
+    def start(self) -> None:
+        """Start the watchdog before the first server."""
+        with self._lock:
+            self._require_process()
+
+    def _require_process(self) -> None:
+        """Start the process if it is missing, or if another process killed it."""
+        if self._process is not None and self._process.poll() is not None:
+            _close_input(self._process)
+            self._process = None
+        if self._process is None:
+            self._start()
 
     def _start(self) -> None:
         self._mark = self._mark or secrets.token_hex(16)
@@ -223,13 +240,18 @@ class ProcessGuard:
                 start_new_session=True,
                 bufsize=0,
             )
-            self._write(f"={MARK}={self._mark}")
             if _limit(self._process.pid, KEEPER_LIMIT):
                 self._limit = least
             else:
                 self._limit = 0
-            if self._limit:
-                self._write(f"#{least // _SERVERS}")
+            if self._users:
+                self._watch()  # the one before was killed
+
+    def _watch(self) -> None:
+        """Report the marks to look for."""
+        self._write(f"={MARK}={self._mark}")
+        if self._limit:
+            self._write(f"#{self._limit // _SERVERS}")
 
     def tell(self, line: str) -> None:
         """Send `+GROUP` for a process group to end with this process, `-GROUP` for one that is gone."""
@@ -250,16 +272,29 @@ class ProcessGuard:
         self._mark, self._limit = "", 0
 
     async def release(self) -> None:
-        """Stop watching one server; the watchdog ends with the last one."""
+        """Stop watching one server; after the last one, the watchdog has nothing to end."""
         with self._lock:
             self._users -= 1
             process = self._process
             if self._users > 0 or process is None:
                 return
             self._write(".")
+            if self._stays:
+                return
             self._process = None
             _close_input(process)
         await _ended(process)
+
+    def end(self) -> None:
+        """End the watchdog with this process, unless servers still run: it outlives this process to end them."""
+        with self._lock:
+            process = self._process
+            if process is None or self._users:
+                return
+            self._process = None
+        _close_input(process)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
 
 
 def _close_input(process: subprocess.Popen[bytes]) -> None:
@@ -280,10 +315,19 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-KEEPER = ProcessGuard()
+_GUARDS: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
+KEEPER = ProcessGuard(stays=True)
+"""The watchdog of all servers but those that may leave processes: a watchdog kills every process with its mark."""
 
+
+def _has_forked() -> None:
+    for guard in _GUARDS:
+        guard.has_forked()
+
+
+atexit.register(KEEPER.end)
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=KEEPER.has_forked)
+    os.register_at_fork(after_in_child=_has_forked)
 
 
 if sys.platform == "win32":

@@ -23,15 +23,15 @@ from mcpagent.models.anthropic.anthropic_history import (
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities
-from mcpagent.models.exchange import AskedWay
+from mcpagent.models.exchange import RequestVariant
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.found_tools.proxied_calls import CALL_TOOL
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel
 from mcpagent.models.provenance import last_container
-from mcpagent.models.provider_run.citations import citations_of
-from mcpagent.models.provider_run.provider_calls import asked_in, ended_in
-from mcpagent.models.provider_run.provider_tool_forms import MCP_BETA, WrittenTools
-from mcpagent.models.provider_run.stored_files import from_anthropic
+from mcpagent.models.provider_tools.citations import citations_of
+from mcpagent.models.provider_tools.provider_calls import asked_in, ended_in
+from mcpagent.models.provider_tools.provider_tool_forms import MCP_BETA, WrittenTools
+from mcpagent.models.provider_tools.stored_files import from_anthropic
 from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.transport.sdk_connection import ProviderSdk
 from mcpagent.models.wellformed.wellformed_messages import wellformed_messages
@@ -265,7 +265,7 @@ def _container(told: object) -> list[Part]:
 
 
 def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | None:
-    """A block of an answer, None if it says nothing. `cut_off`: the answer ended in it, so that a call is not whole."""
+    """Convert a block of an answer; None if it is empty. `cut_off`: the answer ended within it, maybe in a call."""
     match block:
         case {"type": "text", "text": str(text)}:
             rest = without(block, ("type", "text"))
@@ -591,7 +591,7 @@ class AnthropicModel(HttpModel):
             - (end if end.tzinfo is not None else end.replace(tzinfo=UTC)).timestamp()
         )
 
-    def learns(self, failure: Failure, way: AskedWay) -> bool:
+    def learns(self, failure: Failure, way: RequestVariant) -> bool:
         """Also that found tools cannot be referred to, and that a container is gone: the request gets a new one.
 
         After the reported time, Anthropic restores it for 30 days; if it cannot, it answers 500.

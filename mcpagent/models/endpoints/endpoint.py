@@ -47,7 +47,7 @@ _WINDOW_OF_ONES_OWN: Mapping[str, int] = {
 whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
 
 _FAMILIES: tuple[tuple[str, int, str], ...] = (
-    # how a model's own name looks, its window, and the source; these rows precede the generated table
+    # pattern of the model's name, context window, source; these rows take precedence over the generated table
     (
         r"gemini-(2\.[05]|3(\.\d+)?)-(pro|flash|flash-lite)(-preview.*|-latest|-\d+)?",
         1_048_576,
@@ -121,7 +121,7 @@ class Endpoint:
 
     @property
     def window_tokens(self) -> int | None:
-        """The window with the answer in it."""
+        """The context window in tokens, for the request and its answer together; None if unknown."""
         return self.total_tokens or self.input_tokens
 
     @property

@@ -37,7 +37,7 @@ def is_here(base_url: str) -> bool:
 
 
 def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
-    """Return the models of a server on this computer; None if nothing there answers as such a server does."""
+    """Return the models that a local model server lists; None if the address is remote or gives no valid response."""
     if not is_here(base_url):
         return None
     try:
@@ -86,7 +86,7 @@ def parameters_at_ollama(base_url: str, name: str) -> int | None:
 
 
 def _got(base_url: str, path: str) -> Any:
-    """Return the JSON of a path at a server; raises one of `_NO_ANSWER`."""
+    """Return the JSON at a path of a local model server. Raises one of `_NO_ANSWER` without a valid response."""
     parts = urlsplit(base_url)
     kind = (
         http.client.HTTPSConnection

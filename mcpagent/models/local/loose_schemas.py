@@ -54,7 +54,7 @@ _LEFT_OUT = frozenset(
 )
 _TAKEN_PATTERN = re.compile(r"\^(?:[^\\$^]|\\[^A-Za-z0-9])*\$")
 
-LeftOut: TypeAlias = Callable[[str, Any], bool]
+OmittedParts: TypeAlias = Callable[[str, Any], bool]
 """Whether a keyword with its value is left out of a schema."""
 
 
@@ -74,7 +74,7 @@ def refuses_schemas(message: str) -> bool:
     return any(words in message.lower() for words in _REFUSED)
 
 
-def loose_schema(schema: Any, left_out: LeftOut = beyond_grammars) -> Any:
+def loose_schema(schema: Any, left_out: OmittedParts = beyond_grammars) -> Any:
     """Return the schema without what a grammar may not express."""
     return rewritten(
         schema,
@@ -83,7 +83,7 @@ def loose_schema(schema: Any, left_out: LeftOut = beyond_grammars) -> Any:
 
 
 def with_loose_schemas(
-    body: Mapping[str, Any], left_out: LeftOut = beyond_grammars
+    body: Mapping[str, Any], left_out: OmittedParts = beyond_grammars
 ) -> dict[str, Any]:
     """Return a request of any of the three protocols with loose schemas of its tools and its output format."""
     made = dict(body)
@@ -100,7 +100,7 @@ def with_loose_schemas(
     return made
 
 
-def _loose_tool(tool: Any, left_out: LeftOut) -> Any:
+def _loose_tool(tool: Any, left_out: OmittedParts) -> Any:
     if not isinstance(tool, Mapping):
         return tool
     schemas = {

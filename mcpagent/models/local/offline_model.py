@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from mcpagent.models.base import ModelRequest, ModelResponse
@@ -21,15 +21,26 @@ class OfflineModel:
 
     name = "offline:rules"
 
-    def __init__(self, now: Callable[[], datetime] = datetime.now) -> None:
-        self._now = now
+    def __init__(
+        self,
+        now: Callable[[], datetime] = datetime.now,
+        *,
+        command: str = "",
+        missing: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """`command`: how the user calls a tool by hand, if not with `mcpagent tools call`.
+
+        `missing` returns a line for each server whose tools are missing, with the reason and what helps.
+        """
+        self._now, self._command, self._missing = now, command, missing
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """Return the next answer or calls, by rules alone; raises nothing."""
         # A chat is at its prompt before the rules are loaded.
-        from mcpagent.offline.turn import answer
+        from mcpagent.offline.turn import CALL_COMMAND, answer
 
-        message = answer(request, self._now())
+        command = self._command or CALL_COMMAND
+        message = answer(request, self._now(), command, self._missing())
         for line in message.text.splitlines(keepends=True):
             emit(TextDelta(line))
         tools = sum(

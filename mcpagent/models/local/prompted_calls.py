@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
-from mcpagent.models.exchange import AskedWay
+from mcpagent.models.exchange import RequestVariant
 from mcpagent.models.tool_changes_in_history import (
     Change,
     annotated,
@@ -21,6 +21,7 @@ from mcpagent.models.tool_changes_in_history import (
     redefinition_notes,
 )
 from mcpagent.models.wire_values import headed, json_text, object_schema, sendable_name
+from mcpagent.utilities.text.secrets import SecretMapping
 from mcpagent.values.events import Emit, Event, TextDelta
 from mcpagent.values.messages import (
     Message,
@@ -61,7 +62,9 @@ def takes_no_tools(message: str) -> bool:
     return any(words in message.lower() for words in _NO_TOOLS)
 
 
-def prompted_way(request: ModelRequest, emit: Emit, *, constrained: bool) -> AskedWay:
+def prompted_way(
+    request: ModelRequest, emit: Emit, *, constrained: bool
+) -> RequestVariant:
     """Return the request in the form of `prompted`; of the JSON answer, only its text is shown, once complete."""
 
     def listen(event: Event) -> None:
@@ -74,7 +77,9 @@ def prompted_way(request: ModelRequest, emit: Emit, *, constrained: bool) -> Ask
             emit(TextDelta(read.message.text))
         return read
 
-    return AskedWay(prompted(request, constrained=constrained), listen, understand)
+    return RequestVariant(
+        prompted(request, constrained=constrained), listen, understand
+    )
 
 
 def is_constrained(request: ModelRequest) -> bool:
@@ -100,7 +105,9 @@ def prompted(request: ModelRequest, *, constrained: bool) -> ModelRequest:
     settings = request.settings
     if constrained and request.tool_choice == "auto":
         form = answer_format(request.tools, request.output)
-        settings = replace(settings, extra={"response_format": form, **settings.extra})
+        settings = replace(
+            settings, extra=SecretMapping({"response_format": form, **settings.extra})
+        )
     changes = changes_in_words(plan, request.messages)
     messages = tuple(
         _plain(message, changes.get(place, ()))

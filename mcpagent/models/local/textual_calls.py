@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.exchange import AskedWay
+from mcpagent.models.exchange import RequestVariant
 from mcpagent.models.local.textual_forms import (
     FORMS,
     Call,
@@ -123,7 +123,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 class _AnyTool(Mapping[str, Mapping[str, Any]]):
-    """The offered tools, and any other tool with unknown arguments."""
+    """A mapping of tool names to parameter schemas that has an entry for every valid name.
+
+    A tool that is not offered has a schema that allows any arguments.
+    """
 
     def __init__(self, offered: Schemas) -> None:
         self._offered = offered
@@ -140,16 +143,16 @@ class _AnyTool(Mapping[str, Mapping[str, Any]]):
         return len(self._offered)
 
 
-def textual_way(request: ModelRequest, emit: Emit) -> AskedWay:
+def textual_way(request: ModelRequest, emit: Emit) -> RequestVariant:
     """Return the unchanged request form; text that may be a call is shown only if it turns out to be text."""
-    held = HeldText(emit, [tool.name for tool in request.tools])
+    held = HeldBackText(emit, [tool.name for tool in request.tools])
 
     def understand(response: ModelResponse) -> ModelResponse:
         if not response.message.tool_calls:
             held.show()
         return response
 
-    return AskedWay(request, held, understand)
+    return RequestVariant(request, held, understand)
 
 
 def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
@@ -283,7 +286,7 @@ def mark_in(text: str) -> int:
     )
 
 
-class HeldText:
+class HeldBackText:
     """Holds back the text of an answer that may become a call, so that no raw JSON or markers are shown."""
 
     def __init__(self, emit: Emit, names: Sequence[str] = ()) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.exchange import AskedWay
+from mcpagent.models.exchange import RequestVariant
 from mcpagent.models.failures_and_retries import Failure
 from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
 from mcpagent.models.local.prompted_calls import (
@@ -28,9 +28,9 @@ from mcpagent.models.openai.openai_chat_history import (
     dialect_of,
     request_body,
 )
-from mcpagent.models.output_modes.asked_output import callable_in
+from mcpagent.models.output_modes.structured_output import callable_in
 from mcpagent.models.profiles import speaks_for_itself
-from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
+from mcpagent.models.provider_tools.provider_tool_forms import searches_by_chat
 from mcpagent.models.wellformed.tool_lists import wants_tools, with_placeholder
 from mcpagent.models.wellformed.wellformed_chat import wellformed_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
@@ -90,7 +90,7 @@ class OpenAIChatModel(OpenAIModel):
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect in which the server expects a history, as the server reported or by its address."""
+        """The server's variant of Chat Completions messages: learned from its errors, else derived from its address."""
         if self.server().text("history_form") == "deepseek":
             return DEEPSEEK
         return self._dialect
@@ -136,7 +136,7 @@ class OpenAIChatModel(OpenAIModel):
             run=self.run_for(request),
         )
 
-    def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
+    def way(self, request: ModelRequest, emit: Emit) -> RequestVariant:
         """Return the form of the request: prompted calls if configured, or (with a notice) without tool support."""
         prompts = self.calls == "prompted" or (
             self.calls is None and not self.server().takes_tools
@@ -160,8 +160,8 @@ class OpenAIChatModel(OpenAIModel):
         """Servers of one's own take whole schemas, or loose ones."""
         return self.endpoint.server.structured != "alone"
 
-    def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Learn how the server takes tools, calls, `response_format`, reasoning and the longest answer."""
+    def learns(self, failure: Failure, way: RequestVariant) -> bool:
+        """Learn from a failure which fields and forms the server accepts; return whether anything was learned."""
         if _MISSES_REASONING.search(failure.message) and self.dialect is not DEEPSEEK:
             return self.learn(failure, history_form="deepseek")
         if (

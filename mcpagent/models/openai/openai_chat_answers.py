@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError
-from mcpagent.models.provider_run.citations import citations_of
+from mcpagent.models.provider_tools.citations import citations_of
 from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.wire_values import (
     distinct_ids,

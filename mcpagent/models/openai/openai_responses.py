@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.exchange import AskedWay
+from mcpagent.models.exchange import RequestVariant
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import Connection, OpenAIModel
 from mcpagent.models.openai.openai_responses_history import (
@@ -19,8 +19,8 @@ from mcpagent.models.openai.openai_responses_history import (
     request_body,
     search_events,
 )
-from mcpagent.models.provider_run.citations import citations_of
-from mcpagent.models.provider_run.provider_calls import (
+from mcpagent.models.provider_tools.citations import citations_of
+from mcpagent.models.provider_tools.provider_calls import (
     asked_in,
     containers_of,
     ended_in,
@@ -258,7 +258,7 @@ class OpenAIResponsesModel(OpenAIModel):
             return ""
         return f'OpenAI ranks in a way of its own, not by "{strategy}"'
 
-    def learns(self, failure: Failure, way: AskedWay) -> bool:
+    def learns(self, failure: Failure, way: RequestVariant) -> bool:
         """Also learn that a container is gone: from then on, its results are written as text.
 
         Errors of OpenAI and Azure: "Expected container_id: cntr_...", "Container is expired."

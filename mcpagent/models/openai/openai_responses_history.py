@@ -281,7 +281,10 @@ def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]
 
 
 def search_events(message: Message, *, known: int) -> list[Event]:
-    """Return the events of searches on OpenAI's side; their queries are paths, not words."""
+    """Return the events of tool searches that OpenAI ran.
+
+    Their query is the JSON of the search's arguments, which are paths and not words.
+    """
     events: list[Event] = []
     query = ""
     for part in message.parts:

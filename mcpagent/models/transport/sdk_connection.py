@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
 from mcpagent.models.base import ModelSettings
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError, Target
-from mcpagent.models.provider_run.stored_files import Download
+from mcpagent.models.provider_tools.stored_files import Download
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.utilities.text.secrets import hide, names_a_credential
+from mcpagent.utilities.text.secrets import hide, revealed
 
 if TYPE_CHECKING:
     import anthropic
@@ -161,10 +161,8 @@ def request_options(settings: ModelSettings, own: Mapping[str, Any]) -> dict[str
 
     options: dict[str, Any] = {"follow_redirects": False, **own}
     if settings.headers:
-        for name, value in settings.headers.items():
-            if names_a_credential(name):
-                hide(value)
-        options["headers"] = {**settings.headers, **options.get("headers", {})}
+        given = {name: revealed(value) for name, value in settings.headers.items()}
+        options["headers"] = given | options.get("headers", {})
     if settings.timeout_seconds is not None:
         options["timeout"] = httpx2.Timeout(
             settings.timeout_seconds, connect=10.0, pool=30.0

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.history.intake.door import admitted, judged
-from mcpagent.history.intake.file_words import (
+from mcpagent.history.intake.admission_of_content import admitted, judged
+from mcpagent.history.intake.file_descriptions import (
     details_of,
     file_kind,
     file_line,

@@ -154,7 +154,7 @@ def distinct_tools(tools: Iterable[Any], name_of: Callable[[Any], str]) -> list[
 
 
 def _message(message: Any) -> Any:
-    """Return the message with legal calls and without blank pieces of text; None if it says nothing."""
+    """Return the message with valid tool calls and without empty text parts; None if nothing remains to send."""
     if not isinstance(message, Mapping):
         return message
     content = message.get("content")

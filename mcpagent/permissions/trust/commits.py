@@ -1,134 +1,157 @@
-"""Find the files that other people's commits changed since a consent, by git."""
+"""Find the files that other people's commits changed since a consent, by git.
+
+The author of a commit decides, not the way a program starts: no table lists the files that a command runs.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import filterfalse, islice
 from pathlib import Path
+from typing import TypeAlias
 
-SECONDS = 5.0
+from mcpagent.utilities.filesystem.git import GIT_FAILURES, git
+
 _HERE = re.compile(
     r"^[0-9a-f]+ ([0-9a-f]{40,64}) .*\t"
-    r"(?:(?:commit(?: \(\w+\))?|rebase \((?:pick|reword|edit|squash|fixup|continue)\)):"
+    r"(?:(?:commit(?: \([\w-]+\))?|revert|cherry-pick|am"
+    r"|(?:rebase|pull)\b[^:\n]* \((?:pick|reword|edit|squash|fixup|continue)\)):"
     r"|(?:merge|pull)\b.*: Merge made by )",
     re.MULTILINE,
 )
-_QUIET = {
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "",
-    "GIT_TERMINAL_PROMPT": "0",
-}
-"""Keep git from locking and from downloading."""
+"""Lines of git's own logs about a commit that was made here, and did not come from elsewhere."""
+
+_MOST_LOGS, _MOST_COMMITS = 1_000, 1_000
 
 
 def head_commit(folder: Path) -> str:
     """Return the commit that the folder's repository is at; "" without a repository, a commit or git."""
     try:
-        return _git(folder, "rev-parse", "--verify", "-q", "HEAD").strip()
-    except _FAILURES:
+        return git(folder, "rev-parse", "--verify", "-q", "HEAD").strip()
+    except GIT_FAILURES:
         return ""
 
 
+def files_of_project(folder: Path) -> Iterator[Path]:
+    """Yield the files of the folder that git does not ignore; without git all files but hidden ones."""
+    try:
+        listed = git(
+            folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard"
+        )
+    except GIT_FAILURES:
+        for top, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            yield from (Path(top, name) for name in names if not name.startswith("."))
+        return
+    yield from (folder / name for name in listed.split("\0") if name)
+
+
 def files_changed_by_others(
-    folder: Path, commit: str, files: Iterable[str]
-) -> list[str]:
-    """Return those of the files, and those below folders, that another person's commit changed after this one.
+    folder: Path, commit: str, paths: Sequence[str]
+) -> list[str] | None:
+    """Return the files at these paths, and below them, that other people's commits changed after this commit.
 
     A commit is the person's own if it was made in this clone and has their e-mail address as its author's: an address
-    alone can be forged. All paths that exist are returned if git cannot tell, as for a commit that it does not know.
+    alone can be forged. A change that the person committed here on another branch is theirs also if it came back in a
+    squashed commit. Returns None if git cannot tell, as for a commit that it does not know.
     """
     if not commit:
         return []
-    paths = sorted({*map(os.path.realpath, files)})
     try:
-        return _changed_by_others(folder, commit, paths)
-    except _FAILURES:
-        return [os.path.relpath(path, folder) for path in paths if os.path.exists(path)]
+        return _changed_by_others(folder, commit, [*map(os.path.realpath, paths)])
+    except GIT_FAILURES:
+        return None
 
 
 def _changed_by_others(folder: Path, commit: str, paths: Sequence[str]) -> list[str]:
-    if _git(folder, "rev-parse", "--verify", "HEAD").strip() == commit:
+    if git(folder, "rev-parse", "--verify", "HEAD").strip() == commit:
         return []
-    top = _git(folder, "rev-parse", "--show-toplevel").rstrip("\n")
+    top = git(folder, "rev-parse", "--show-toplevel").rstrip("\n")
     inside = [path for path in paths if Path(path).is_relative_to(top)]
     if not inside:
         return []
-    # With -c a merge names the files that differ from all of its parents.
-    names = ["-c", "--format=%x00%H %ae", "--name-only", "-z"]
-    log = _git(folder, "log", *names, f"{commit}..HEAD", "--", *inside)
-    own, address = _commits_made_here(folder), _own_address(folder)
-    by_others, by_person = set[str](), set[str]()
-    for number, author, names in _commits_in(log):
-        if number in own and author == address:
-            by_person.update(names)
-        else:
-            by_others.update(names)
-    tree = ["diff-tree", "-r", "--name-only", "-z"]
-    differing = _git(folder, *tree, commit, "HEAD", "--", *inside)
-    # what differs and no commit explains came by a merge that took an older file
-    changed = by_others | ({*filter(None, differing.split("\0"))} - by_person)
-    return sorted(
-        name
-        for name in changed
-        if any(Path(top, name).is_relative_to(path) for path in inside)
-    )
+    tree = ["--literal-pathspecs", "diff-tree", "-r", "--name-only", "-z"]
+    differing = git(folder, *tree, commit, "HEAD", "--", *inside)
+    made_here, address = _commits_made_here(folder), _own_address(folder)
+
+    def is_own(one: _Commit) -> bool:
+        return one.author == address and one.number in made_here
+
+    # Three dots: also the commits that were undone.
+    commits = _commits(folder, [f"{commit}...HEAD"], inside)
+    squashed = set[Change]()
+    if made_here and not all(map(is_own, commits)):
+        here = islice(made_here, _MOST_COMMITS)
+        apart = _commits(folder, [*here, "--not", "HEAD", commit], inside)
+        squashed = {change for one in filter(is_own, apart) for change in one.changes}
+    touched = {path for one in commits for path, _ in one.changes}
+    others = filterfalse(is_own, commits)
+    by_others = {change for one in others for change in one.changes} - squashed
+    by_person = touched - {path for path, _ in by_others}
+    # A file that differs, and that no commit names, came by a merge that took an older one.
+    return sorted({*filter(None, differing.split("\0"))} - by_person)
 
 
-def _commits_in(log: str) -> Iterable[tuple[str, str, list[str]]]:
-    for block in re.split(r"\0(?=[0-9a-f]{40,64} )", f"\0{log.lstrip(chr(0))}")[1:]:
-        head, _, names = block.partition("\0")
-        number, _, author = head.partition(" ")
-        yield (
-            number,
-            author.strip(),
-            [name.strip("\n") for name in names.split("\0") if name.strip("\n")],
-        )
+Change: TypeAlias = tuple[str, str]
+"""A path, and git's number of the content that it got."""
 
 
-def _commits_made_here(folder: Path) -> frozenset[str]:
-    path = Path(
-        folder, _git(folder, "rev-parse", "--git-path", "logs/HEAD").rstrip("\n")
-    )
-    try:
-        return frozenset(_HERE.findall(path.read_text("utf-8", "replace")))
-    except OSError:
-        return frozenset()
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    number: str
+    author: str
+    changes: tuple[Change, ...]
+
+
+def _commits(folder: Path, which: Sequence[str], paths: Sequence[str]) -> list[_Commit]:
+    """Return commits with their changes of these paths; of a merge, what differs from all of its parents.
+
+    Two NULs are before each commit. One alone could be before a path that looks like the beginning of a commit.
+    """
+    command = ["--literal-pathspecs", "log", "--ignore-missing", "--no-show-signature"]
+    command += ["-c", "--raw", "--no-abbrev", "--no-renames", "-z"]
+    log = git(folder, *command, "--format=%x00%x00%H %ae", *which, "--", *paths)
+    return [_commit_of(block) for block in re.split(r"\0{2,}", log) if block]
+
+
+def _commit_of(block: str) -> _Commit:
+    """Parse `NUMBER AUTHOR`, then for each change `:... CONTENT STATUS` and the path, all ended by a NUL."""
+    head, _, rest = block.partition("\0")
+    number, _, author = head.partition(" ")
+    parts = rest.strip("\0\n").split("\0")
+    changes = [
+        (path, about.split()[-2])
+        for about, path in zip(parts[::2], parts[1::2], strict=False)
+    ]
+    return _Commit(number, author.strip(), tuple(changes))
+
+
+def _commits_made_here(folder: Path) -> Collection[str]:
+    """Return the commits that were made in this repository, in any of its worktrees."""
+    common = Path(folder, git(folder, "rev-parse", "--git-common-dir").rstrip("\n"))
+    logs = [
+        common / "logs" / "HEAD",
+        *common.glob("worktrees/*/logs/HEAD"),
+        *common.glob("logs/refs/heads/**/*"),
+    ]
+    found: dict[str, None] = {}
+    for path in logs[:_MOST_LOGS]:
+        with contextlib.suppress(OSError):
+            made = _HERE.findall(path.read_text("utf-8", "replace"))
+            found |= dict.fromkeys(made[-_MOST_COMMITS:])
+    return found.keys()
 
 
 def _own_address(folder: Path) -> str | None:
     """Return the person's e-mail address; None if git knows none."""
     try:
-        found = re.search(r"<([^>]*)>", _git(folder, "var", "GIT_AUTHOR_IDENT"))
-    except _FAILURES:
+        found = re.search(r"<([^>]*)>", git(folder, "var", "GIT_AUTHOR_IDENT"))
+    except GIT_FAILURES:
         return None
     if found is None:
         return None
     return found[1]
-
-
-_FAILURES = (OSError, subprocess.SubprocessError)
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """Return what git prints. Raises `_FAILURES` if it fails, is not there, or takes too long."""
-    command = [
-        "git",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "log.showSignature=false",
-        "--literal-pathspecs",
-        *arguments,
-    ]
-    done = subprocess.run(  # noqa: S603  ours, and its arguments are no shell's
-        command,
-        cwd=folder,
-        env={**os.environ, **_QUIET},
-        capture_output=True,
-        timeout=SECONDS,
-        check=True,
-    )
-    return done.stdout.decode("utf-8", "surrogateescape")

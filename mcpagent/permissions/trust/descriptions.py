@@ -9,27 +9,35 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.config import ServerConfig
+from mcpagent.config.config_documents import own_workspace
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.utilities.text.secrets import Secret, as_written
 
-Kind: TypeAlias = Literal["server", "card", "model"]
-"""A server of a file or card, a card itself, and the model that a project's settings choose."""
+Kind: TypeAlias = Literal["server", "card", "model", "skill"]
+"""A server of a file or card, a card itself, the model that a project's settings choose, and a project's skill."""
 
 _TOLD_APART = frozenset(
-    {"command", "args", "env", "env_file", "cwd", "url", "headers", "roots", "sign_in"}
+    {
+        "command",
+        "args",
+        "env",
+        "env_file",
+        "cwd",
+        "url",
+        "headers",
+        "roots",
+        "sign_in",
+        "openapi",
+        "credentials",
+    }
 )
+_LONGEST_PATH = 1_000
 _CHANGES_NOTHING = frozenset({"disabled", "enabled", "timeout"})
 """Keys that change neither what runs, nor what it may do, nor what the model reads; so do those in seconds."""
-
-_INTERPRETER = re.compile(
-    r"(?:python|pypy|node|bun|deno|tsx|ruby|perl|php|sh|bash|zsh|uv)[\d.]*(?:\.exe)?"
-)
-_BEFORE_SCRIPT = frozenset({"run", "-u"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +54,9 @@ class Description:
 
     `place` is the real path of its file, and `source` the name of the file in errors. Every literal of the entry is in
     the facts in full; a value of the person's environment or keyring is there as `${NAME}`. `notes` are shown too, and
-    a consent is not bound to them. `paths` are words of the entry that may name files; `program` is
-    the one whose code runs, if that can be told.
+    a consent is not bound to them: the variables of a file that the entry names, which may change as code may. If git
+    ignores that file, they have the names alone. `words` are those that may name a file, and `folder` is where its
+    program runs; "" if it runs none. `is_users` is True for an entry of the user's own file.
     """
 
     name: str
@@ -56,8 +65,9 @@ class Description:
     facts: tuple[Fact, ...]
     kind: Kind = "server"
     notes: tuple[Fact, ...] = ()
-    paths: tuple[str, ...] = ()
-    program: str = ""
+    words: tuple[str, ...] = ()
+    folder: str = ""
+    is_users: bool = False
 
     def digest(self) -> str:
         """Return a SHA-256 digest of name, place and facts; the line of the entry is not part of it."""
@@ -86,41 +96,80 @@ def real_place(path: str) -> str:
 def describe(config: ServerConfig) -> Description:
     """Describe the server from the very value that it is started from."""
     facts = list[Fact]()
-    words = [as_written(word) for word in (config.command, *config.args)]
-    folder = os.path.realpath(config.cwd or os.curdir)
+    folder, words = "", tuple[str, ...]()
     entry = {
         KEY_OF_SPELLING.get(key, key): value for key, value in config.written.items()
     }
+    if config.openapi:
+        facts += _api(config)
     if config.command:
-        facts += [Fact("runs", shlex.join(words)), Fact("in", folder)]
-    else:
+        folder = os.path.realpath(config.cwd or os.curdir)
+        command = [as_written(word) for word in (config.command, *config.args)]
+        facts += [Fact("runs", shlex.join(command)), Fact("in", folder)]
+        words = tuple(
+            map(as_written, (config.command, *config.args, *config.env.values()))
+        )
+    elif config.url or config.headers:
         facts += _address_and_headers(config, entry)
+    of_file = frozenset[str]()
+    if "env_file" in entry:
+        of_file = frozenset(config.env.keys() - (entry.get("env") or {}).keys())
     facts += [
         Fact("variable", f"{name}={as_written(value)}")
         for name, value in sorted(config.env.items())
+        if name not in of_file
     ]
     facts += _sign_in(entry.get("sign_in"))
     if "env_file" in entry:
         facts.append(Fact("reads", str(entry["env_file"])))
     facts += [Fact("may see", root) for root in config.roots]
     facts += _said(entry)
-    literals = (
-        text
-        for text in (*config.args, *config.env.values())
-        if not isinstance(text, Secret)
-    )
-    paths = (*words[:1], *literals, str(entry.get("env_file", "")))
-    named = tuple(
-        os.path.join(folder, path) for word in paths for path in _paths_in(word)
-    )
     return Description(
         config.name,
         real_place(file_of(config.source)),
         config.source,
         tuple(facts),
-        paths=named,
-        program=_program(words, folder),
+        notes=tuple(_of_file(name, config.env[name]) for name in sorted(of_file)),
+        words=words,
+        folder=folder,
+        is_users=config.scope == "user",
     )
+
+
+def project_of(item: Description) -> Path:
+    """Return the project folder: that of the entry's file, or where a program of the user's own file runs."""
+    if item.is_users and item.folder:
+        return Path(item.folder)
+    return own_workspace(Path(item.place).parent)
+
+
+def names_project_file(item: Description) -> bool:
+    """Return whether a word of the entry names a file or folder inside of its project."""
+    project = os.path.realpath(project_of(item))
+    parts = [part for word in item.words for part in _parts_of(word)]
+    paths = [
+        os.path.realpath(os.path.join(item.folder, part))
+        for part in parts
+        if len(part) < _LONGEST_PATH
+    ]
+    return any(
+        path != project and Path(path).is_relative_to(project) and os.path.exists(path)
+        for path in paths
+    )
+
+
+def watched_paths(item: Description) -> tuple[str, ...]:
+    """Return the paths whose changes by others are reported: the entry's file, and the folders whose code may run."""
+    if item.folder:
+        return item.place, str(project_of(item)), item.folder
+    return (item.place,)
+
+
+def _of_file(name: str, value: str | Secret) -> Fact:
+    """Return a variable of an `envFile`: in full, or as `NAME (in .env)` if the file is the person's own."""
+    if isinstance(value, Secret) and value.origin:
+        return Fact("variable", f"{name} {value.origin}")
+    return Fact("variable", f"{name}={as_written(value)}")
 
 
 def _address_and_headers(
@@ -142,23 +191,29 @@ def _address_and_headers(
         yield Fact("header", f"{name}={as_written(value)}")
 
 
-def _program(words: list[str], folder: str) -> str:
-    """Return the file whose code these words run: an interpreter's script, or the command; "" for one of PATH."""
-    command, *arguments = words
-    if _INTERPRETER.fullmatch(os.path.basename(command)):
-        script = next(dropwhile(_BEFORE_SCRIPT.__contains__, arguments), "")
-    elif os.sep in command:
-        script = command
-    else:
-        script = ""
-    if script:
-        return os.path.join(folder, script)
-    return ""
+def _api(config: ServerConfig) -> Iterator[Fact]:
+    """Yield the document of an HTTP API, where requests go if the entry leaves that to it, and the credentials."""
+    document = config.openapi if isinstance(config.openapi, str) else "a document"
+    yield Fact("reads the API description", document)
+    if not config.url:
+        yield Fact("sends to", "the address in that description")
+    for name, value in sorted(config.credentials.items()):
+        yield Fact("credential", f"{name}={as_written(value)}")
 
 
-def _paths_in(word: str) -> Iterator[str]:
-    """Yield the word, and the part behind `=` in `--config=file`."""
+_DEFAULT = re.compile(r"\$\{\w+:-([^}]*)\}")
+
+
+def _parts_of(word: str) -> Iterator[str]:
+    """Yield the word, the part behind `=` in `--config=file`, and the path of a module such as `package.server`.
+
+    A variable counts as its default, as in `${SERVER:-server.py}`.
+    """
+    word = _DEFAULT.sub(r"\1", word)
     yield from filter(None, (word, word.partition("=")[2]))
+    if all(part.isidentifier() for part in word.split(".")):
+        path = word.replace(".", os.sep)
+        yield from (path, f"{path}.py")
 
 
 def _sign_in(entry: Any) -> Iterator[Fact]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,49 +18,21 @@ from mcpagent.errors import ServerError
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import revealed
 
-_INHERITED = (
-    *(
-        "HOME",
-        "LOGNAME",
-        "PATH",
-        "SHELL",
-        "TERM",
-        "USER",
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "TMPDIR",
-    ),
-    *(
-        "LC_ALL",
-        "LC_CTYPE",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "NODE_EXTRA_CA_CERTS",
-        "XDG_CACHE_HOME",
-        "XDG_DATA_HOME",
-    ),
-    *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
-    *(
-        "APPDATA",
-        "HOMEDRIVE",
-        "HOMEPATH",
-        "LOCALAPPDATA",
-        "PATHEXT",
-        "PROCESSOR_ARCHITECTURE",
-        "PROGRAMDATA",
-    ),
-    *(
-        "PROGRAMFILES",
-        "SYSTEMDRIVE",
-        "SYSTEMROOT",
-        "TEMP",
-        "TMP",
-        "USERNAME",
-        "USERPROFILE",
-    ),
-)
+_INHERITED = """
+    HOME LOGNAME PATH SHELL TERM USER LANG LANGUAGE LC_ALL LC_CTYPE TZ TMPDIR
+    SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS
+    XDG_CACHE_HOME XDG_DATA_HOME XDG_CONFIG_HOME XDG_RUNTIME_DIR XDG_STATE_HOME
+    APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES
+    SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME USERPROFILE
+"""
 """What a server sees of our environment besides what its configuration declares: enough to run, and no secrets."""
+
+
+_RUNNERS = """
+    python node deno bun ruby perl php bash sh zsh pwsh java dotnet
+    npx bunx npm uvx uv pipx docker podman
+"""
+_VERSIONED = re.compile(r"([a-z]+)[\d.]*(?:\.exe|\.cmd)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +51,29 @@ class Launch:
 def launch_of(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
     """Resolve the command of a server. Raises `ServerError` (phase "start") if it cannot be started."""
     environment = child_environment(config, environ)
+    program = find_program(config, environment)
+    command = revealed(config.command)
+    if not config.args and only_runs_others(command):
+        shown = safe_line(command)
+        how = f"\"args\" in the entry, or --server {config.name}='{shown} ARGUMENTS'"
+        raise start_error(
+            config, f'"{shown}" alone is no server; give its arguments: {how}'
+        )
     return Launch(
-        find_program(config, environment),
+        program,
         tuple(map(revealed, config.args)),
         config.cwd,
         environment,
     )
+
+
+def only_runs_others(command: str) -> bool:
+    """Return whether a command names a program that is no server without arguments, such as an interpreter.
+
+    Without arguments it would read its input as a program or answer nothing, until the timeout.
+    """
+    name = _VERSIONED.fullmatch(Path(command).name.lower())
+    return name is not None and name[1] in _RUNNERS.split()
 
 
 def child_environment(
@@ -90,7 +82,7 @@ def child_environment(
     """Return the allow-listed part of `environ` plus what the configuration declares."""
     inherited = {
         name: environ[name]
-        for name in _INHERITED
+        for name in _INHERITED.split()
         if name in environ and not environ[name].startswith("()")
     }
     return (
@@ -130,11 +122,26 @@ def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
     for folder in search:
         if found := shutil.which(os.path.join(folder, command)):
             return found
+    if (split := split_command(command)) is not None:
+        raise start_error(
+            config, f'"{safe_line(command)}" is a whole command line; write {split}'
+        )
     near = get_close_matches(command, _programs(search), n=1, cutoff=0.75)
     hint = 'install it, or give its full path in "command"'
     if near:
         hint = f'did you mean "{near[0]}"?'
     raise start_error(config, f'"{safe_line(command)}" is not on PATH; {hint}')
+
+
+def split_command(command: str) -> str | None:
+    """Return how to write a command line as `command` and `args`, or None for a single word."""
+    try:
+        program, *arguments = shlex.split(command)
+    except ValueError:
+        return None
+    if not arguments:
+        return None
+    return f'"command": {json.dumps(program)}, "args": {json.dumps(arguments)}'
 
 
 def _programs(folders: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mcpagent.permissions.trust.commits import head_commit
-from mcpagent.permissions.trust.descriptions import Description
+from mcpagent.permissions.trust.descriptions import Description, project_of
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
 from mcpagent.utilities.filesystem.user_folders import state_folder
@@ -19,7 +19,7 @@ FORMAT = 3
 
 @dataclass(frozen=True, slots=True)
 class StoredConsent:
-    """The digest that the user agreed to, and the commit of the file's repository at that time ("": none)."""
+    """The digest that the user agreed to, and the commit of the project's repository at that time ("": none)."""
 
     name: str
     file: str
@@ -35,7 +35,7 @@ class TrustStore:
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str]) -> TrustStore:
-        """Return that of `trust.json`."""
+        """Return the store in `trust.json` of the user's state folder."""
         return cls(state_folder(environ) / "trust.json")
 
     def digests(self) -> frozenset[str]:
@@ -47,7 +47,7 @@ class TrustStore:
         commits: dict[Path, str] = {}
         fresh = list[StoredConsent]()
         for item in descriptions:
-            folder = Path(item.place).parent
+            folder = project_of(item)
             if folder not in commits:
                 commits[folder] = head_commit(folder)
             fresh.append(
@@ -69,6 +69,14 @@ class TrustStore:
             entries = self.entries()
             self._write([entry for entry in entries if entry.file not in wanted])
         return [entry for entry in entries if entry.file in wanted]
+
+    def remove_entry(self, file: str, name: str) -> None:
+        """Forget the consent to one entry of a file. Raises `ConfigError` if it cannot be written."""
+        with alone_with(self.path):
+            entries = self.entries()
+            kept = [one for one in entries if (one.file, one.name) != (file, name)]
+            if len(kept) < len(entries):
+                self._write(kept)
 
     def entries(self) -> list[StoredConsent]:
         """Return the stored consents, the oldest first."""

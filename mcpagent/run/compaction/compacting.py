@@ -21,7 +21,7 @@ from mcpagent.run.agent_run import AgentRun
 from mcpagent.run.compaction.cutting import (
     HEAD_TOKENS,
     SUMMARY_SHARE,
-    Live,
+    CuttableRange,
     shortest,
     tail_of,
     with_short_answers_to_come,
@@ -30,7 +30,7 @@ from mcpagent.run.compaction.cutting import (
 from mcpagent.run.compaction.measuring import Measure, measured
 from mcpagent.run.compaction.summarising import (
     Summary,
-    SummaryWanted,
+    SummaryRequest,
     answer_tokens,
     summarised,
 )
@@ -161,7 +161,7 @@ async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
     return True
 
 
-async def _set_aside(run: AgentRun, live: Live, part: Compacted) -> Compacted:
+async def _set_aside(run: AgentRun, live: CuttableRange, part: Compacted) -> Compacted:
     """Offload the results that the compaction shortens and add their handles, so that the model can read the rest."""
     known = {}
     if live.before is not None:
@@ -218,11 +218,11 @@ async def compact_now(run: AgentRun, keep: str = "") -> ConversationCompacted | 
     return _say(run, live, fit, *made)
 
 
-def _live(run: AgentRun) -> Live:
+def _live(run: AgentRun) -> CuttableRange:
     conversation = run.conversation
     messages = conversation.messages
     end = len(messages) - conversation.has_unanswered_prompt
-    return Live.of(messages, end, conversation.compacted_at, _asked(run, end))
+    return CuttableRange.of(messages, end, conversation.compacted_at, _asked(run, end))
 
 
 def _asked(run: AgentRun, end: int) -> int | None:
@@ -253,7 +253,7 @@ def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
 
 
 async def _compacted(
-    run: AgentRun, live: Live, fit: WindowFit, most: float
+    run: AgentRun, live: CuttableRange, fit: WindowFit, most: float
 ) -> tuple[Compacted, Summary] | None:
     """Return a compaction so that messages take at most `most` tokens, which is less than now; None if impossible."""
     room, whole = fit.room or 0, live
@@ -287,7 +287,12 @@ async def _compacted(
 
 
 async def _cut_at(
-    run: AgentRun, live: Live, fit: WindowFit, cut: int, room: int, keep: str = ""
+    run: AgentRun,
+    live: CuttableRange,
+    fit: WindowFit,
+    cut: int,
+    room: int,
+    keep: str = "",
 ) -> tuple[Compacted, Summary]:
     tokens = _summary_tokens(room)
     conversation = run.conversation
@@ -311,7 +316,7 @@ async def _cut_at(
     else:
         told = before
     piece = (takes if takes is not None else size) // 3
-    asked = SummaryWanted(
+    asked = SummaryRequest(
         as_sent if is_fitting else None,
         live.summary,
         told,
@@ -348,7 +353,11 @@ def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
 
 
 def _say(
-    run: AgentRun, live: Live, fit: WindowFit, part: Compacted, summary: Summary
+    run: AgentRun,
+    live: CuttableRange,
+    fit: WindowFit,
+    part: Compacted,
+    summary: Summary,
 ) -> ConversationCompacted:
     """Add the compaction to the conversation, and report it."""
     conversation = run.conversation

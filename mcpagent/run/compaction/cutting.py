@@ -61,7 +61,7 @@ def shorter(result: ToolResult, length: int) -> ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class CuttableRange:
     """The part of a history that may be cut: from `begin`, the last cut, to `end`.
 
     `before` is the last compaction, in the message at `place`; `asked` is the position of the current question, None if
@@ -78,7 +78,7 @@ class Live:
     @classmethod
     def of(
         cls, messages: Sequence[Message], end: int, place: int | None, asked: int | None
-    ) -> Live:
+    ) -> CuttableRange:
         """Return the part up to the end; the last `Compacted` in it, if any, is at this position."""
         before = None
         if place is not None:
@@ -96,7 +96,7 @@ class Live:
             return self.before.summary
         return ""
 
-    def released(self) -> Live:
+    def released(self) -> CuttableRange:
         """Return the same, without the question of the last cut if it is no longer the current one."""
         if self.before is None or not self.before.pinned:
             return self
@@ -223,7 +223,9 @@ class Live:
         ]
 
 
-def with_short_answers_to_come(live: Live, tokens: int, limit: int) -> Compacted | None:
+def with_short_answers_to_come(
+    live: CuttableRange, tokens: int, limit: int
+) -> Compacted | None:
     """Shorten the unanswered results to at most `tokens`, and all messages to at most `limit`.
 
     Messages that were sent before stay unchanged. Return None if the unanswered results are not the problem, or if that
@@ -244,7 +246,7 @@ def with_short_answers_to_come(live: Live, tokens: int, limit: int) -> Compacted
     return None
 
 
-def with_short_results(live: Live, tokens: int) -> Compacted:
+def with_short_results(live: CuttableRange, tokens: int) -> Compacted:
     """Return all messages sent now, with the results before the last steps of so many tokens shortened."""
     return live.part(
         live.begin,
@@ -253,10 +255,10 @@ def with_short_results(live: Live, tokens: int) -> Compacted:
     )
 
 
-def tail_of(live: Live, tokens: int) -> int:
-    """Return the start of the last steps that fit into so many tokens.
+def tail_of(live: CuttableRange, tokens: int) -> int:
+    """Return the index at which the last steps begin that fit into `tokens`.
 
-    The calls whose results are unanswered always belong to these steps.
+    Steps with results that the model has not answered yet are always included.
     """
     known = {
         result.call_id: result
@@ -286,7 +288,7 @@ def _with(message: Message, known: dict[str, ToolResult]) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def _unanswered(live: Live, steps: Sequence[tuple[int, int]]) -> int:
+def _unanswered(live: CuttableRange, steps: Sequence[tuple[int, int]]) -> int:
     """Return the start of the last answer with calls if the model has not answered their results; else the end."""
     if live.asked is not None:
         for begin, end in reversed(steps):
@@ -298,7 +300,7 @@ def _unanswered(live: Live, steps: Sequence[tuple[int, int]]) -> int:
 
 
 def shortest(
-    live: Live, cut: int, summary: str, aim: int, *, is_cut: bool = False
+    live: CuttableRange, cut: int, summary: str, aim: int, *, is_cut: bool = False
 ) -> Compacted:
     """Leave out all messages before the cut, and shorten results of the rest until it fits, or as far as possible.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mcpagent.errors import ContextOverflowError, ModelError
-from mcpagent.history.intake.file_words import details_of, file_kind
+from mcpagent.history.intake.file_descriptions import details_of, file_kind
 from mcpagent.history.token_estimates import json_sent, text_tokens
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.model_settings import ModelSettings
@@ -78,7 +78,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryWanted:
+class SummaryRequest:
     """The wanted summary: at most `tokens` long, in an answer of at most `answer` tokens.
 
     `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
@@ -94,7 +94,7 @@ class SummaryWanted:
     keep: str = ""
 
 
-async def summarised(asked: SummaryWanted, run: AgentRun) -> Summary:
+async def summarised(asked: SummaryRequest, run: AgentRun) -> Summary:
     """Return the summary, by the first form of request that works.
 
     Raises errors that another form cannot avoid: `LimitError`, `CredentialsError`, and a `ModelError` that may pass.
@@ -186,7 +186,7 @@ def _beside_the_answer(emit: Emit) -> Emit:
 
 
 async def _in_pieces(
-    asked: SummaryWanted,
+    asked: SummaryRequest,
     note: str,
     run: AgentRun,
     count: Callable[[ModelResponse], str],

@@ -37,7 +37,7 @@ from jsonpath.selectors import (
     WildcardSelector,
 )
 
-from mcpagent.utilities.text.foreign_patterns import Patience, compiled
+from mcpagent.utilities.text.foreign_patterns import CpuBudget, compiled
 
 if TYPE_CHECKING:
     from jsonpath.filter import BaseExpression
@@ -52,14 +52,14 @@ class TimeUpError(Exception):
 
 
 class Budget:
-    """The CPU time of one query in this thread, checked at each value that it visits."""
+    """The CPU time of one query in this thread, checked at every few hundred values that it visits."""
 
     __slots__ = ("_end", "_left", "patience")
 
     def __init__(self, seconds: float) -> None:
         self._end = time.thread_time() + seconds
         self._left = _LOOK
-        self.patience = Patience(seconds)
+        self.patience = CpuBudget(seconds)
 
     def step(self) -> None:
         """Count one visited value. Raises `TimeUpError`."""
@@ -196,7 +196,10 @@ _NOTHING = NodeList()
 
 
 def _test(expression: BaseExpression, env: JSONPathEnvironment) -> _Test:
-    """Return the filter as a function; most, comparisons of members with values, need no library objects."""
+    """Compile a JSONPath filter into a function.
+
+    Most filters compare members with values. They are evaluated without the library's context objects.
+    """
     while isinstance(expression, FilterExpression):
         expression = expression.expression
     if isinstance(expression, InfixExpression):
@@ -269,7 +272,7 @@ class _Fits(FilterFunction):
         if not isinstance(text, str) or not isinstance(pattern, str):
             return False
         runnable = compiled(rf"\A(?:{pattern})\Z" if self._whole else pattern)
-        patience: Patience = _NOW.budget.patience
+        patience: CpuBudget = _NOW.budget.patience
         return patience.search(runnable, text)
 
 

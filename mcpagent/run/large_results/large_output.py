@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from mcpagent.history.token_estimates import IMAGE_TOKENS, file_tokens
-from mcpagent.run.large_results.kinds import Data, glance, read_data
+from mcpagent.run.large_results.parsed_outputs import ParsedOutput, glance, read_data
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 from mcpagent.values.messages import Audio, BinaryBlock, Content, Document, Image, Text
 
@@ -72,7 +72,7 @@ class LargeOutput:
     @property
     def weight(self) -> int:
         """Estimated bytes in memory, including the parsed data."""
-        data: Data | None = self.__dict__.get("data")
+        data: ParsedOutput | None = self.__dict__.get("data")
         return self.size + (data.parts * _BYTES_PER_VALUE if data is not None else 0)
 
     @property
@@ -94,14 +94,14 @@ class LargeOutput:
         return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
 
     @cached_property
-    def data(self) -> Data:
+    def data(self) -> ParsedOutput:
         """The text, parsed once."""
         if self.text:
             return read_data(self.text)
-        return Data("images" if self.images else "binary")
+        return ParsedOutput("images" if self.images else "binary")
 
     @cached_property
-    def glance(self) -> Data:
+    def glance(self) -> ParsedOutput:
         """The text as far as a description needs it, parsed once."""
         if "data" in self.__dict__ or not self.text:
             return self.data

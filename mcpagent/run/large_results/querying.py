@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any
 
 from mcpagent.errors import InputError
-from mcpagent.run.large_results.kinds import Data, shape_in_words
 from mcpagent.run.large_results.large_output import LargeOutput
+from mcpagent.run.large_results.parsed_outputs import ParsedOutput, shape_in_words
 from mcpagent.run.large_results.reading_ranges import MAX_ANSWER, whole_number
 from mcpagent.utilities.text.for_model import fenced, for_model, line_for_model
 from mcpagent.utilities.text.foreign_patterns import PatternError
@@ -88,7 +88,9 @@ def _found(path: str, value: Any, most: int | None) -> tuple[list[Any], str]:
     return values, ""
 
 
-def _told(found: list[Any], data: Data, offset: int, limit: int, left: str) -> str:
+def _told(
+    found: list[Any], data: ParsedOutput, offset: int, limit: int, left: str
+) -> str:
     over = ""
     if left == "time":
         over = _TIME_UP
@@ -124,6 +126,6 @@ def _as_line(value: Any) -> str:
         pieces.append(piece)
         length += len(piece)
         if length > MAX_VALUE:
-            shape = shape_in_words(Data("JSON", value)) or "a long text"
+            shape = shape_in_words(ParsedOutput("JSON", value)) or "a long text"
             return f"{''.join(pieces)[: MAX_VALUE // 4]} ... (cut: {shape})"
     return "".join(pieces)

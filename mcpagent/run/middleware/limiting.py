@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 from mcpagent.run.agent_run import AgentRun, Middleware
 from mcpagent.run.run_parts import CallState, StepState, Stop
@@ -13,7 +13,7 @@ from mcpagent.values.limits.run_limits import (
     NO_LIMITS,
     LimitKind,
     LimitScope,
-    UsedUp,
+    ReachedLimit,
     used_up,
 )
 from mcpagent.values.messages import Message, Spent, Text
@@ -47,14 +47,16 @@ class Limiting(Middleware):
             left, scope, most = ends[0]
             raise _stop(
                 _reached(
-                    run, UsedUp("seconds", most, most - left + clock.seconds), scope
+                    run,
+                    ReachedLimit("seconds", most, most - left + clock.seconds),
+                    scope,
                 )
             ) from None
         finally:
             clock.stop()
 
-    @asynccontextmanager
-    async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
+    @contextmanager
+    def around_step(self, run: AgentRun, step: StepState) -> Iterator[None]:
         """Stop a run whose limits allow no other turn. If time ends the request, its text so far is the answer."""
         _require_within_limits(run)
         if not step.is_summary and not step.is_final:
@@ -72,29 +74,26 @@ class Limiting(Middleware):
             ):
                 run.conversation.append(Message("assistant", (Text(step.heard),)))
 
-    @asynccontextmanager
-    async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+    @contextmanager
+    def around_call(self, run: AgentRun, call: CallState) -> Iterator[None]:
         """Refuse a call over the limit at once, without a question to a person."""
         if call.tool is not None and call.answer is None:
-            _refuse_over_limit(run, call)
+            _refuse_over_limit(run, call, is_counted=_is_counted(run, call))
         yield
 
-    @asynccontextmanager
-    async def around_question(
-        self, run: AgentRun, call: CallState
-    ) -> AsyncIterator[None]:
+    @contextmanager
+    def around_question(self, run: AgentRun, call: CallState) -> Iterator[None]:
         """Stop the clock while a person decides; skip the question for a call over the limit after others."""
-        _refuse_over_limit(run, call)
+        _refuse_over_limit(run, call, is_counted=_is_counted(run, call))
         with run.asking_a_person():
             yield
 
-    @asynccontextmanager
-    async def around_execution(
-        self, run: AgentRun, call: CallState
-    ) -> AsyncIterator[None]:
+    @contextmanager
+    def around_execution(self, run: AgentRun, call: CallState) -> Iterator[None]:
         """Count a call that runs, in order of the starts; a call that the journal refuses is not counted."""
-        _refuse_over_limit(run, call)
-        counted = int(not call.is_settled and _is_counted(run, call))
+        is_counted = _is_counted(run, call)
+        _refuse_over_limit(run, call, is_counted=is_counted)
+        counted = int(is_counted and not call.is_settled)
         run.count(Spent(tool_calls=counted))
         yield
         if not call.has_begun:
@@ -123,10 +122,10 @@ def _stop(reached: LimitReached, *, final_note: str = "") -> Stop:
     return Stop(LIMIT_STOPS[reached.limit], final_note=final_note)
 
 
-def _refuse_over_limit(run: AgentRun, call: CallState) -> None:
-    kinds: tuple[LimitKind, ...] = (
-        ("tool_calls", *FIRM) if _is_counted(run, call) else FIRM
-    )
+def _refuse_over_limit(run: AgentRun, call: CallState, *, is_counted: bool) -> None:
+    kinds: tuple[LimitKind, ...] = FIRM
+    if is_counted:
+        kinds = ("tool_calls", *FIRM)
     if (reached := _first_reached(run, kinds)) is not None:
         call.refuse(_OVER_LIMIT.format(reached.allowed), "cancelled")
 
@@ -141,19 +140,18 @@ def _first_reached(run: AgentRun, kinds: Sequence[LimitKind]) -> LimitReached | 
     """Return the limit of these kinds that is used up in this run or in one that called it; report the first one."""
     one: AgentRun | None = run
     while one is not None:
-        so_far = one.tally.amounts
-        if used := used_up(one.limits, so_far, kinds):
+        if used := used_up(one.limits, one.tally.amounts, kinds):
             return _reached(run, used, "run" if one is run else "caller")
         budget = one.budget
         if budget.limits is not NO_LIMITS and (
-            used := used_up(budget.limits, (*so_far, budget.before), kinds)
+            used := used_up(budget.limits, one.session_amounts, kinds)
         ):
             return _reached(run, used, "session" if one is run else "caller")
         one = one.parent
     return None
 
 
-def _reached(run: AgentRun, used: UsedUp, scope: LimitScope) -> LimitReached:
+def _reached(run: AgentRun, used: ReachedLimit, scope: LimitScope) -> LimitReached:
     reached = LimitReached(used.kind, used.most, used.used, scope)
     if run.tally.reached is None:
         run.tally.reached = reached

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from mcpagent.history.conversation import INNER, Conversation
-from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.permissions.rules import CallFacts, Decision, decide, strictness
-from mcpagent.run.agent_run import AgentRun, Middleware, run_context
+from mcpagent.permissions.approval_policy import ApprovalPolicy, answer_of_predicate
+from mcpagent.permissions.decision import CallFacts, Decision, decide, strictness
+from mcpagent.run.agent_run import AgentRun, Middleware, current_run, run_context
 from mcpagent.run.middleware.admission import misfit_of, misfit_text
 from mcpagent.run.run_parts import CallState
 from mcpagent.tool_search.session_tools import SessionTools
@@ -29,8 +29,8 @@ from mcpagent.values.approval import (
     PendingCall,
     PendingKind,
     call_fingerprint,
+    denied_words,
     outdated_words,
-    refused_words,
 )
 from mcpagent.values.messages import ToolCall, ToolDefinition, json_copy
 from mcpagent.values.tools import Tool, ToolOutput
@@ -62,7 +62,7 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
     | was denied | is refused, also if its tool is gone |
     | has no tool that the model may call | is refused with the reason |
     | ended its process three times | is not run again |
-    | is denied by a rule (`permissions.rules.decide`) | is refused |
+    | is denied by a rule (`permissions.decision.decide`) | is refused |
     | has no answer and is allowed by a rule | runs |
     | has no answer and needs one from outside of this run | waits |
     | has no answer, and a person can be asked | gets the person's answer, and is decided by it |
@@ -75,7 +75,7 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
     asked, answer = call.call, call.answer
     while True:
         if answer is not None and not answer.approved:
-            call.refuse(refused_words(asked.name, answer.message), "denied")
+            call.refuse(denied_words(asked.name, answer), "denied")
             return
         tool = call.tool
         if tool is None:
@@ -141,6 +141,14 @@ def decision_in(run: AgentRun, facts: CallFacts) -> Decision:
     """Return the strictest decision of the rules of the agent and of the agents that called it."""
     decisions = [_decision_of(judge, run, facts) for judge in _judges(run)]
     return max(decisions, key=strictness)
+
+
+def instructs_at_once(tool: Tool) -> bool:
+    """Return whether the rules of the current run allow the tool's call without arguments without a question."""
+    run = current_run()
+    if run is None or tool.approval is not None:
+        return False
+    return decision_in(run, facts_of(tool, {})).verdict == "allow"
 
 
 def _decision_of(judge: AgentRun, run: AgentRun, facts: CallFacts) -> Decision:
@@ -249,14 +257,12 @@ async def _needs_approval(
             needed = check(arguments)
             if inspect.isawaitable(needed):
                 needed = await needed
-        if needed is None:
-            raise TypeError("it returned None; return True or False")
+        return answer_of_predicate(needed)
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through
         _raise_own_cancellation(error)
         text = f'The permission check for "{tool.name}" failed, so it was not run: {error_text(error)}'
         call.refuse(text, "denied")
         return False
-    return bool(needed)
 
 
 def _required_by(
@@ -315,7 +321,9 @@ async def _answer_of_person(
                 answer = await answer
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - without an answer it is denied
             _raise_own_cancellation(error)
-            return request.deny(f"nobody could be asked ({error_text(error)})")
+            return request.deny(
+                f"nobody could be asked ({error_text(error)})", asked=False
+            )
         finally:
             _DECIDING.reset(token)
     if answer is request:
@@ -325,7 +333,13 @@ async def _answer_of_person(
         return answer
     if answer is True:
         return request.approve()
-    return request.deny()
+    if answer is False:
+        return request.deny()
+    got = type(answer).__name__
+    return request.deny(
+        f"ApprovalPolicy(decide=...) returned {got}, not True, False, an answer or the request",
+        asked=False,
+    )
 
 
 def _raise_own_cancellation(error: BaseException) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mcpagent.run.agent_run import AgentRun, Middleware
 from mcpagent.run.middleware.progress import missing_of, progress_of
@@ -16,18 +16,16 @@ _NOT_RUN = "This call was not run: an answer without further calls was asked for
 class Repetition(Middleware):
     """Count the calls of a run that are like earlier ones, and stop a run that continues them."""
 
-    @asynccontextmanager
-    async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
+    @contextmanager
+    def around_run(self, run: AgentRun) -> Iterator[None]:
         """Begin with the calls that another process made for the same prompt."""
         run.tally.repeats = Repeats(run.hints.repeats_allowed)
         if len(run.conversation) > run.begins_at + 1:
             run.tally.repeats.count_all(run.conversation.messages[run.begins_at :])
         yield
 
-    @asynccontextmanager
-    async def around_calls(
-        self, run: AgentRun, batch: CallBatch
-    ) -> AsyncIterator[None]:
+    @contextmanager
+    def around_calls(self, run: AgentRun, batch: CallBatch) -> Iterator[None]:
         """Refuse calls that the model was warned not to repeat; count all others."""
         repeats = run.tally.repeats
         if not batch.is_resumed and repeats.goes_on_with(batch.calls):

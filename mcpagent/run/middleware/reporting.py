@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 from mcpagent.history.conversation import INNER
 from mcpagent.run.agent_run import AgentRun, Middleware
@@ -15,14 +15,15 @@ from mcpagent.values.events import (
     ToolsLoaded,
     ToolsRemoved,
 )
-from mcpagent.values.messages import ToolsChanged, ToolsShown
+from mcpagent.values.messages import ToolsChanged
+from mcpagent.values.tools import ToolChange
 
 
 class Reporting(Middleware):
     """Report each call when the model makes it and when it has a result, and the end of the run."""
 
-    @asynccontextmanager
-    async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
+    @contextmanager
+    def around_run(self, run: AgentRun) -> Iterator[None]:
         """Report the end, once it is written."""
         yield
         if run.tally.finished is not None:
@@ -52,9 +53,7 @@ class Reporting(Middleware):
             run.emit(state_change)
 
 
-def _report_changes(
-    changes: Sequence[ToolsShown | ToolsChanged], run: AgentRun
-) -> None:
+def _report_changes(changes: Sequence[ToolChange], run: AgentRun) -> None:
     for change in changes:
         if not isinstance(change, ToolsChanged):
             continue

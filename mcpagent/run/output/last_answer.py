@@ -11,7 +11,7 @@ from mcpagent.errors import LimitError, OutputError
 from mcpagent.models.base import ModelResponse, OutputFormat
 from mcpagent.models.wire_values import json_text
 from mcpagent.prompt.builder import is_misfit_note, misfit_note
-from mcpagent.run.output.output_spec import OutputSpec, Reading
+from mcpagent.run.output.output_spec import OutputSpec, ParsedAnswer
 from mcpagent.values.events import RunFinished, StopReason
 from mcpagent.values.limits.run_limits import FIRM
 from mcpagent.values.messages import Message
@@ -33,7 +33,7 @@ class LastAnswer:
     was_asked_again: bool = False
     is_reminded: bool = False
     is_excused: bool = False
-    reading: Reading | None = None
+    reading: ParsedAnswer | None = None
 
     @classmethod
     def of_run(

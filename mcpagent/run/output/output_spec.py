@@ -37,8 +37,8 @@ _TAKEN = "a type (a pydantic model, dataclass, TypedDict, enum, list, union ...)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """The value read from a text or, by field, its problems. `document` is the value as JSON data."""
+class ParsedAnswer:
+    """The value read from an answer or, if it did not fit, the problems of each field. `document`: it as JSON."""
 
     value: Any = None
     document: Any = None
@@ -56,9 +56,9 @@ class OutputSpec:
     format: OutputFormat
     schema: dict[str, Any]
     is_wrapped: bool
-    check: Callable[[Any], Reading]
+    check: Callable[[Any], ParsedAnswer]
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> ParsedAnswer:
         """Return the value in a whole answer: its JSON, or the JSON in its only code block."""
         try:
             document = document_in(text)
@@ -67,10 +67,10 @@ class OutputSpec:
                 said = "the answer is empty"
             else:
                 said = f"it is no JSON: {safe_line(str(error), 120)}"
-            return Reading(problems=(OutputProblem("", said),))
+            return ParsedAnswer(problems=(OutputProblem("", said),))
         return self.of_document(document)
 
-    def of_document(self, document: Any) -> Reading:
+    def of_document(self, document: Any) -> ParsedAnswer:
         """Return the value of the JSON data, in the requested form or as the bare value, if either fits."""
         inner = document
         if (
@@ -132,7 +132,10 @@ def spec_to_json(spec: OutputSpec) -> dict[str, Any]:
 
 
 def _spec(
-    schema: dict[str, Any], name: str, description: str, check: Callable[[Any], Reading]
+    schema: dict[str, Any],
+    name: str,
+    description: str,
+    check: Callable[[Any], ParsedAnswer],
 ) -> OutputSpec:
     whole = _rooted(schema)
     is_wrapped = whole.get("type") != "object" or any(
@@ -175,15 +178,15 @@ def _of_schema(schema: dict[str, Any]) -> OutputSpec:
     )
 
 
-def _by_schema(schema: dict[str, Any]) -> Callable[[Any], Reading]:
-    def check(document: Any) -> Reading:
+def _by_schema(schema: dict[str, Any]) -> Callable[[Any], ParsedAnswer]:
+    def check(document: Any) -> ParsedAnswer:
         try:
             found = problems(schema, document)
         except UncheckedError as error:
-            return Reading(
+            return ParsedAnswer(
                 problems=(OutputProblem("", f"it cannot be checked: {error}"),)
             )
-        return Reading(
+        return ParsedAnswer(
             document,
             document,
             tuple(OutputProblem(place, text) for place, text in found),
@@ -245,20 +248,20 @@ def _written(output_type: Any) -> str:
     return str(output_type)
 
 
-def _by_type(adapter: TypeAdapter[Any]) -> Callable[[Any], Reading]:
+def _by_type(adapter: TypeAdapter[Any]) -> Callable[[Any], ParsedAnswer]:
     from pydantic import ValidationError
 
-    def check(document: Any) -> Reading:
+    def check(document: Any) -> ParsedAnswer:
         try:
             # As JSON: there a date is a text also for a type that is strict.
-            return Reading(adapter.validate_json(json.dumps(document)), document)
+            return ParsedAnswer(adapter.validate_json(json.dumps(document)), document)
         except ValidationError as error:
-            return Reading(problems=_misfits(error))
+            return ParsedAnswer(problems=_misfits(error))
         except McpAgentError:
             raise
         except Exception as error:  # noqa: BLE001 - validators are other people's code, and see what a model wrote
             said = f"a validator raised {type(error).__name__}: {error}"
-            return Reading(problems=(OutputProblem("", safe_line(said, 200)),))
+            return ParsedAnswer(problems=(OutputProblem("", safe_line(said, 200)),))
 
     return check
 

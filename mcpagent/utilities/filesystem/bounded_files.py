@@ -18,7 +18,7 @@ MAX_OWN_BYTES = 200_000_000
 """Of a file that we keep ourselves, such as the tools of a server with very many."""
 
 
-class LargerError(OSError):
+class FileTooLargeError(OSError):
     """Raised if a file exceeds the size limit."""
 
 
@@ -48,7 +48,7 @@ def _check(mode: int, path: Path | str) -> None:
 
 
 def read_bounded(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """Return the content of a regular file. Raises `LargerError` for more than `limit` bytes, else `OSError`."""
+    """Return the content of a regular file. Raises `FileTooLargeError` for more than `limit` bytes, else `OSError`."""
     with open_regular(path) as file:
         return _all_of(file, path, limit)
 
@@ -87,7 +87,7 @@ def map_own(path: Path | str) -> memoryview:
         found = os.fstat(file.fileno())
         _check_owner(found, path)
         if not 0 < found.st_size <= MAX_OWN_BYTES:
-            raise LargerError(
+            raise FileTooLargeError(
                 errno.EFBIG,
                 f"empty, or larger than {MAX_OWN_BYTES // 1_000_000} MB",
                 str(path),
@@ -142,7 +142,7 @@ def _all_of(file: BinaryIO, path: Path | str, limit: int) -> bytes:
     ):  # a read of the whole limit would take that much memory at once
         data += piece
         if len(data) > limit:
-            raise LargerError(
+            raise FileTooLargeError(
                 errno.EFBIG, f"larger than {limit // 1_000_000} MB", str(path)
             )
     return bytes(data)

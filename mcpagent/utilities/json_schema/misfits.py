@@ -31,7 +31,7 @@ class Misfit(NamedTuple):
     branches: tuple[Misfit, ...] = ()
 
     def below(self, step: str | int) -> Misfit:
-        """Return the same error, with its path starting at the container that has the value under `step`."""
+        """Return the same error with `step` (a key or an index) prepended to its path."""
         return self._replace(path=(step, *self.path))
 
     def text(self) -> str:
@@ -47,7 +47,7 @@ class Misfit(NamedTuple):
         )
 
 
-class LeftOver(NamedTuple):
+class UnexpectedMembers(NamedTuple):
     """Names or items that no keyword allows, shown as `'a', 'b' were`."""
 
     items: Sequence[Any]
@@ -79,7 +79,7 @@ def _relevance(misfit: Misfit) -> tuple[Any, ...]:
 
 def shown(value: Any, room: int) -> str:
     """Return the value as Python writes it, cut to a bounded length; the part beyond is never read."""
-    if isinstance(value, LeftOver):
+    if isinstance(value, UnexpectedMembers):
         return f"{_cut(_joined(value.items, room), room)} {'was' if len(value.items) == 1 else 'were'}"
     return _cut(_shown(value, room), room)
 

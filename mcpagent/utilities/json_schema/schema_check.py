@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from mcpagent.utilities.json_schema.misfits import Misfit
 from mcpagent.utilities.json_schema.schema_form import Schema, UncheckedError
-from mcpagent.utilities.text.foreign_patterns import Patience, PatternError, compiled
+from mcpagent.utilities.text.foreign_patterns import CpuBudget, PatternError, compiled
 
 MAX_NESTING = 200
 """Schemas within schemas that apply at once, counted along the way into the value."""
@@ -36,8 +36,8 @@ AT_ONCE = CheckLimits(20_000, 0.02, ends_at_patterns=True)
 IN_ALL = CheckLimits(500_000, 0.2)
 """What there is for a value at most."""
 
-Found: TypeAlias = Iterable[Misfit]
-Judge: TypeAlias = Callable[["Check", Any, dict[str, Any], Any], Found]
+MessageMatch: TypeAlias = Iterable[Misfit]
+Judge: TypeAlias = Callable[["Check", Any, dict[str, Any], Any], MessageMatch]
 """What a keyword does: its rule, the schema it stands in and the value to what does not fit."""
 
 _PYTHON_TYPES: Mapping[str, type | tuple[type, ...]] = {
@@ -85,7 +85,7 @@ class Check:
         self._known: dict[tuple[int, int], tuple[Misfit, ...] | None] = {}
         self.evaluated: dict[tuple[int, int], frozenset[str | int]] = {}
         self._allowed: dict[int, frozenset[Any]] = {}
-        self._patience: Patience | None = None
+        self._patience: CpuBudget | None = None
 
     def spend(self, steps: int) -> None:
         """Count steps in advance. Raises `TooLongError` beyond the limit."""
@@ -149,7 +149,7 @@ class Check:
         self.spend(1 + len(text) // 100)
         if self._patience is None:
             compiled("")  # loads the engine
-            self._patience = Patience(self._limits.pattern_seconds)
+            self._patience = CpuBudget(self._limits.pattern_seconds)
         try:
             if not self._patience.over:
                 return self._patience.search(compiled(pattern), text)

@@ -17,6 +17,16 @@ MAX_PARTS = 10_000
 """Schemas within one, and entries of its lists, that are looked at; a schema with more is not used."""
 
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+COUNTS = (
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+)
+"""Keywords whose value is a number of characters, items or properties."""
+
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor", "$id", "id")
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
@@ -113,17 +123,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), _is_schema),
     **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _is_list),
     **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _is_map),
-    **dict.fromkeys(
-        (
-            "minLength",
-            "maxLength",
-            "minItems",
-            "maxItems",
-            "minProperties",
-            "maxProperties",
-        ),
-        _is_count,
-    ),
+    **dict.fromkeys(COUNTS, _is_count),
     **dict.fromkeys(("minContains", "maxContains"), _is_count),
     **dict.fromkeys(("minimum", "maximum"), _is_number),
     # In draft 4 they make `minimum` and `maximum` exclude the number itself.

@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sized
 from fractions import Fraction
 from typing import Any
 
-from mcpagent.utilities.json_schema.misfits import LeftOver, Misfit
-from mcpagent.utilities.json_schema.schema_check import Check, Found, Judge, is_of_type
+from mcpagent.utilities.json_schema.misfits import Misfit, UnexpectedMembers
+from mcpagent.utilities.json_schema.schema_check import (
+    Check,
+    Judge,
+    MessageMatch,
+    is_of_type,
+)
 from mcpagent.utilities.json_schema.schema_evaluated import evaluated_beside
 
 # Any value
 
 
-def _type(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _type(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> MessageMatch:
     if is_of_type(value, rule):
         return ()
     names = ", ".join(
@@ -22,27 +27,33 @@ def _type(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
     return [Misfit("{} is not of type " + names, (value,))]
 
 
-def _enum(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -> Found:
+def _enum(
+    check: Check, rule: list[Any], schema: dict[str, Any], value: Any
+) -> MessageMatch:
     if check.is_one_of(value, rule):
         return ()
     return [Misfit("{} is not one of {}", (value, rule))]
 
 
-def _const(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _const(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> MessageMatch:
     if check.comparable(value) != check.comparable(rule):
         yield Misfit("{} was expected", (rule,))
 
 
-def _refer(check: Check, rule: str, schema: dict[str, Any], value: Any) -> Found:
+def _refer(check: Check, rule: str, schema: dict[str, Any], value: Any) -> MessageMatch:
     return check.misfits(check.target(rule), value)
 
 
-def _all_of(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -> Found:
+def _all_of(
+    check: Check, rule: list[Any], schema: dict[str, Any], value: Any
+) -> MessageMatch:
     for part in rule:
         yield from check.misfits(part, value)
 
 
-def _any_of(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -> Found:
+def _any_of(
+    check: Check, rule: list[Any], schema: dict[str, Any], value: Any
+) -> MessageMatch:
     branches: list[Misfit] = []
     for part in rule:
         misfits = check.misfits(part, value)
@@ -56,7 +67,9 @@ def _any_of(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -
     )
 
 
-def _one_of(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -> Found:
+def _one_of(
+    check: Check, rule: list[Any], schema: dict[str, Any], value: Any
+) -> MessageMatch:
     branches = [check.misfits(part, value) for part in rule]
     fitting = [
         part for part, misfits in zip(rule, branches, strict=True) if not misfits
@@ -70,12 +83,12 @@ def _one_of(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -
         yield Misfit("{} is valid under each of {}", (value, fitting))
 
 
-def _not(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _not(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> MessageMatch:
     if check.fits(rule, value):
         yield Misfit("{} should not be valid under {}", (value, rule))
 
 
-def _if(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _if(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> MessageMatch:
     branch = schema.get("then" if check.fits(rule, value) else "else")
     if branch is not None:
         return check.misfits(branch, value)
@@ -94,7 +107,9 @@ def _number(breaks: Callable[[Any, Any], bool], words: str, other: str = "") -> 
     `other`: the draft 4 keyword that, if true, excludes the limit itself.
     """
 
-    def judge(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+    def judge(
+        check: Check, rule: Any, schema: dict[str, Any], value: Any
+    ) -> MessageMatch:
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
@@ -131,7 +146,9 @@ def _sized(
 ) -> Judge:
     edge, edge_words = at_edge
 
-    def judge(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+    def judge(
+        check: Check, rule: Any, schema: dict[str, Any], value: Any
+    ) -> MessageMatch:
         if isinstance(value, kind) and breaks(len(value), rule):
             return [Misfit("{} " + (edge_words if rule == edge else words), (value,))]
         return ()
@@ -150,7 +167,9 @@ def _above(size: int, limit: Any) -> bool:
 _NOT_EMPTY, _EMPTY = (1, "should be non-empty"), (0, "is expected to be empty")
 
 
-def _pattern(check: Check, rule: str, schema: dict[str, Any], value: Any) -> Found:
+def _pattern(
+    check: Check, rule: str, schema: dict[str, Any], value: Any
+) -> MessageMatch:
     if isinstance(value, str) and check.matches(rule, value) is False:
         yield Misfit("{} does not match {}", (value, rule))
 
@@ -158,7 +177,7 @@ def _pattern(check: Check, rule: str, schema: dict[str, Any], value: Any) -> Fou
 # Arrays
 
 
-def _each(check: Check, schema: Any, values: list[Any], first: int = 0) -> Found:
+def _each(check: Check, schema: Any, values: list[Any], first: int = 0) -> MessageMatch:
     check.spend(len(values))
     misfits = check.misfits
     for place in range(first, len(values)):
@@ -166,14 +185,16 @@ def _each(check: Check, schema: Any, values: list[Any], first: int = 0) -> Found
             yield misfit.below(place)
 
 
-def _places(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -> Found:
+def _places(
+    check: Check, rule: list[Any], schema: dict[str, Any], value: Any
+) -> MessageMatch:
     if isinstance(value, list):
         for place, (part, item) in enumerate(zip(rule, value, strict=False)):
             for misfit in check.misfits(part, item):
                 yield misfit.below(place)
 
 
-def _items(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _items(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> MessageMatch:
     if not isinstance(value, list):
         return
     if isinstance(rule, list):
@@ -190,7 +211,7 @@ def _items(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found
 
 def _additional_items(
     check: Check, rule: Any, schema: dict[str, Any], value: Any
-) -> Found:
+) -> MessageMatch:
     places = schema.get("items")
     if (
         not isinstance(value, list)
@@ -201,13 +222,15 @@ def _additional_items(
     if rule is False:
         yield Misfit(
             "Additional items are not allowed ({} unexpected)",
-            (LeftOver(value[len(places) :]),),
+            (UnexpectedMembers(value[len(places) :]),),
         )
     else:
         yield from _each(check, rule, value, len(places))
 
 
-def _contains(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _contains(
+    check: Check, rule: Any, schema: dict[str, Any], value: Any
+) -> MessageMatch:
     if not isinstance(value, list):
         return
     check.spend(len(value))
@@ -223,7 +246,9 @@ def _contains(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Fo
         yield Misfit(f"Too many items match the given schema (expected at most {most})")
 
 
-def _unique(check: Check, rule: bool, schema: dict[str, Any], value: Any) -> Found:
+def _unique(
+    check: Check, rule: bool, schema: dict[str, Any], value: Any
+) -> MessageMatch:
     if (
         rule
         and isinstance(value, list)
@@ -234,7 +259,7 @@ def _unique(check: Check, rule: bool, schema: dict[str, Any], value: Any) -> Fou
 
 def _unevaluated_items(
     check: Check, rule: Any, schema: dict[str, Any], value: Any
-) -> Found:
+) -> MessageMatch:
     if isinstance(value, list):
         known = evaluated_beside(check, schema, value)
         extra = [
@@ -245,14 +270,16 @@ def _unevaluated_items(
         if extra:
             yield Misfit(
                 "Unevaluated items are not allowed ({} unexpected)",
-                (LeftOver([value[place] for place in extra]),),
+                (UnexpectedMembers([value[place] for place in extra]),),
             )
 
 
 # Objects
 
 
-def _required(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _required(
+    check: Check, rule: Any, schema: dict[str, Any], value: Any
+) -> MessageMatch:
     if not isinstance(value, dict) or not isinstance(rule, list):
         return ()
     check.spend(len(rule))
@@ -265,7 +292,7 @@ def _required(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Fo
 
 def _properties(
     check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any
-) -> Found:
+) -> MessageMatch:
     if not isinstance(value, dict):
         return ()
     check.spend(len(rule))
@@ -279,7 +306,7 @@ def _properties(
 
 def _pattern_properties(
     check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any
-) -> Found:
+) -> MessageMatch:
     if isinstance(value, dict):
         for pattern, part in rule.items():
             for name in value:
@@ -305,7 +332,7 @@ def _additional(
 
 def _additional_properties(
     check: Check, rule: Any, schema: dict[str, Any], value: Any
-) -> Found:
+) -> MessageMatch:
     if not isinstance(value, dict) or rule is True:
         return
     extra = _additional(check, schema, value)
@@ -313,7 +340,7 @@ def _additional_properties(
         if names := list(extra):
             yield Misfit(
                 "Additional properties are not allowed ({} unexpected)",
-                (LeftOver(names),),
+                (UnexpectedMembers(names),),
             )
         return
     for name in extra:
@@ -323,7 +350,7 @@ def _additional_properties(
 
 def _property_names(
     check: Check, rule: Any, schema: dict[str, Any], value: Any
-) -> Found:
+) -> MessageMatch:
     if isinstance(value, dict):
         for name in value:
             yield from check.misfits(rule, name)
@@ -331,7 +358,7 @@ def _property_names(
 
 def _dependent(
     check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any
-) -> Found:
+) -> MessageMatch:
     """Check `dependentRequired`, `dependentSchemas` and `dependencies`, which combines both."""
     if not isinstance(value, dict):
         return
@@ -350,7 +377,7 @@ def _dependent(
 
 def _unevaluated_properties(
     check: Check, rule: Any, schema: dict[str, Any], value: Any
-) -> Found:
+) -> MessageMatch:
     if isinstance(value, dict):
         known = evaluated_beside(check, schema, value)
         if names := [
@@ -360,7 +387,7 @@ def _unevaluated_properties(
         ]:
             yield Misfit(
                 "Unevaluated properties are not allowed ({} unexpected)",
-                (LeftOver(names),),
+                (UnexpectedMembers(names),),
             )
 
 

@@ -44,7 +44,7 @@ def in_own_loop(method: _M) -> _M:
     return cast("_M", relayed)
 
 
-class ElsewhereWork(Generic[_T]):
+class OtherLoopWork(Generic[_T]):
     """A coroutine that another thread's event loop does. Who is interrupted while waiting waits until it has ended."""
 
     def __init__(
@@ -130,13 +130,13 @@ class BackgroundLoop:
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The coroutine's result."""
-        return ElsewhereWork(work, self.loop).result()
+        return OtherLoopWork(work, self.loop).result()
 
     async def awaited(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The same for code in another event loop."""
         if running_loop() is self.loop:
             return await work
-        return await ElsewhereWork(work, self.loop).awaited()
+        return await OtherLoopWork(work, self.loop).awaited()
 
     def close(self) -> None:
         """Ends what it still does, and then its thread."""
@@ -168,4 +168,4 @@ def done_elsewhere(
             "the agent was started in an event loop that does not run now, so ask_sync() would wait for ever; "
             "use `loop.run_until_complete(agent.ask(...))`, or start the agent with `with`"
         )
-    return ElsewhereWork(work(), loop).result()
+    return OtherLoopWork(work(), loop).result()

@@ -27,7 +27,7 @@ class PatternError(Exception):
     """Raised if a pattern cannot be run; the message gives the reason."""
 
 
-class Patience:
+class CpuBudget:
     """A budget of CPU time that all searches of this thread share, from its creation on.
 
     The CPU time of other programs does not count.

@@ -17,8 +17,8 @@ def retry_after_seconds(
 ) -> float | None:
     """Seconds to wait: from `retry-after-ms`, else `retry-after` as seconds or as an HTTP date (RFC 9110, 10.2.3).
 
-    The headers' names are in lower case, or in any with HTTP's own mapping; `now` is in seconds since 1970. Never
-    negative: a date that has passed is 0. None if there is neither a number nor a date.
+    Pass lower-case header names, or a mapping that ignores case. `now` is in seconds since 1970. Never negative: 0 for
+    a date in the past. None if there is neither a number nor a date.
     """
     for name, divisor in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         if _NUMBER.fullmatch(told := headers.get(name, "").strip()):

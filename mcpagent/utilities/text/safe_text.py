@@ -36,8 +36,11 @@ def safe_text(text: str) -> str:
     steps, so that a worker thread lets other threads run.
     """
     if len(text) > _STEP:
-        steps = range(0, len(text), _STEP)
-        return "".join([safe_text(text[start : start + _STEP]) for start in steps])
+        pieces = steps_of(text)
+        safe = [safe_text(piece) for piece in pieces]
+        if safe == pieces:
+            return text  # a copy of a long text would hold all threads
+        return "".join(safe)
     if text.isascii() and text.isprintable():
         return text
     text = text.replace("\r\n", "\n")
@@ -45,6 +48,11 @@ def safe_text(text: str) -> str:
     if not removed:
         return text
     return text.translate(removed)
+
+
+def steps_of(text: str) -> list[str]:
+    """Return the text in pieces, so that other threads run between the work on two of them."""
+    return [text[start : start + _STEP] for start in range(0, len(text), _STEP)]
 
 
 _IGNORABLE = re.compile(
@@ -57,8 +65,25 @@ _IGNORABLE = re.compile(
 def visible(text: str, kept: str = "\n\t") -> str:
     """Return the whole text, with each character that could hide, move or reorder text written as its JSON escape.
 
-    Use it for texts that the user must approve. `kept`: control characters that stay unchanged.
+    Use it for texts that the user must approve. `kept`: control characters that stay unchanged. If the text has such a
+    character, or its escape as plain letters, each backslash is written twice, so that no two texts look alike.
     """
+    shown = with_codes(text, kept)
+    if shown == text and not _looks_like_code(text, kept):
+        return text
+    return with_codes(text.replace("\\", "\\\\"), kept)
+
+
+_CODE = re.compile(r"\\(u[0-9a-fA-F]{4}|[bfnrt])")
+
+
+def _looks_like_code(text: str, kept: str) -> bool:
+    of_kept = {json.dumps(char)[2:-1] for char in kept}
+    return any(code not in of_kept for code in _CODE.findall(text))
+
+
+def with_codes(text: str, kept: str = "\n\t") -> str:
+    """Return `visible` of a text whose own backslashes are escaped already, as those of JSON are."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -105,7 +130,11 @@ def without_halves(text: str) -> str:
     """Return the text with lone surrogates replaced by question marks, for files, databases and encoders."""
     if text.isascii():
         return text
-    return text.encode("utf-8", "replace").decode("utf-8")
+    pieces = steps_of(text)
+    whole = [piece.encode("utf-8", "replace").decode("utf-8") for piece in pieces]
+    if whole == pieces:
+        return text
+    return "".join(whole)
 
 
 def error_text(error: BaseException) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
-_WORD = r"(?:[A-Za-z]?[a-z]{1,14}|[A-Z]{2,14}|\d{1,4})"
+_WORD = r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{2,14}|\d{1,4})"
+"""A text is read as words in one way only: with two ways for each word a search would take exponential time."""
+
 _NO_WORDS = rf"(?!{_WORD}(?:[-_.]{_WORD})+(?![A-Za-z0-9_-]))"
 """Excludes joined words and numbers, such as `rotation-policy-of-2026`: a key of an issuer is none."""
 
@@ -29,16 +32,6 @@ class Shape:
     source: str
     kept: bool = False
     before: str = ""
-
-    def compiled(self) -> re.Pattern[str]:
-        """Return the pattern of the whole key, with a kept mark as group 1."""
-        marks = "|".join(map(re.escape, self.marks.split()))
-        start = self.before
-        if begins_like_a_word(self.marks):
-            start = _START
-        if self.kept:
-            return re.compile(f"({start}(?:{marks}))(?:{self.pattern})")
-        return re.compile(f"(){start}(?:{marks})(?:{self.pattern})")
 
 
 def begins_like_a_word(mark: str) -> bool:
@@ -311,7 +304,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape("AGE-SECRET-KEY-1", r"[0-9A-Z]{58}", "https://age-encryption.org/v1"),
     Shape(
         "eyJ",
-        r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+        r"[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
         "https://www.rfc-editor.org/rfc/rfc7519#section-3",
     ),
     Shape(
@@ -322,13 +315,28 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         "-----BEGIN",
-        r" [A-Z ]{0,20}PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,.-]{0,20000}?-----END [A-Z ]{0,20}PRIVATE KEY-----",
+        r" [A-Z ]{0,20}PRIVATE KEY-----(?:[A-Za-z0-9+/=\s\\:,.]|-(?!----)){0,20000}"
+        r"-----END [A-Z ]{0,20}PRIVATE KEY-----",
         "https://www.rfc-editor.org/rfc/rfc7468#section-10",
     ),
 )
 
+LONGEST_BEFORE = 10
+"""The most characters of a key before its mark."""
+
 MARKS = tuple(dict.fromkeys(mark for shape in SHAPES for mark in shape.marks.split()))
-COMPILED = tuple((shape.marks.split(), shape.compiled()) for shape in SHAPES)
+
+
+@cache
+def shape_pattern(shape: Shape) -> re.Pattern[str]:
+    """Return the pattern of the whole key, with a kept mark as group 1."""
+    marks = "|".join(map(re.escape, shape.marks.split()))
+    start = shape.before
+    if begins_like_a_word(shape.marks):
+        start = _START
+    if shape.kept:
+        return re.compile(f"({start}(?:{marks}))(?:{shape.pattern})")
+    return re.compile(f"(){start}(?:{marks})(?:{shape.pattern})")
 
 
 def _one_of(marks: list[str]) -> str:
@@ -342,9 +350,21 @@ def _beginnings(marks: list[str]) -> list[str]:
 
 _WORDLIKE = [mark for mark in MARKS if begins_like_a_word(mark)]
 _OTHERS = [mark for mark in MARKS if not begins_like_a_word(mark)]
-ANY_MARK = re.compile(rf"{_START}(?:{_one_of(_WORDLIKE)})|(?:{_one_of(_OTHERS)})")
-MARK_BEGUN = re.compile(
-    rf"{_START}(?:{_one_of(_beginnings(_WORDLIKE))})\Z"
-    rf"|(?:(?<![A-Za-z0-9])|(?=..|[^A-Za-z0-9]))(?:{_one_of(_beginnings(_OTHERS))})\Z"
-)
-"""The beginning of a mark at the end of a text; a single letter only at the beginning of a word."""
+
+
+@cache
+def any_mark() -> re.Pattern[str]:
+    """Return the pattern of each mark."""
+    return re.compile(rf"{_START}(?:{_one_of(_WORDLIKE)})|(?:{_one_of(_OTHERS)})")
+
+
+@cache
+def mark_begun() -> re.Pattern[str]:
+    """Return the pattern of the beginning of a mark at the end of a text.
+
+    A single letter is one at the beginning of a word only.
+    """
+    return re.compile(
+        rf"{_START}(?:{_one_of(_beginnings(_WORDLIKE))})\Z"
+        rf"|(?:(?<![A-Za-z0-9])|(?=..|[^A-Za-z0-9]))(?:{_one_of(_beginnings(_OTHERS))})\Z"
+    )

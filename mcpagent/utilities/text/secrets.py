@@ -10,14 +10,25 @@ import base64
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, pairwise
+from heapq import merge
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, unquote_plus, urlsplit
 
+from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.utilities.text.safe_text import safe_text
-from mcpagent.utilities.text.secret_shapes import ANY_MARK, COMPILED, MARK_BEGUN, MARKS
+from mcpagent.utilities.text.secret_shapes import (
+    LONGEST_BEFORE,
+    MARKS,
+    SHAPES,
+    Shape,
+    any_mark,
+    mark_begun,
+    shape_pattern,
+)
+from mcpagent.utilities.text.word_detection import is_word, unread
 
 if TYPE_CHECKING:
     import regex
@@ -27,7 +38,11 @@ SHORTEST = 8
 """Shorter values are not replaced: that would spoil the text and hide nothing."""
 
 _SHORTEST_RANDOM = 16
-_STEP = 200_000
+_FEWEST_UNREAD = 11
+"""Of 16 random characters, some make up a number, a word, or a part too short to be judged."""
+
+_JUDGED = 200
+"""A longer value is judged by its beginning."""
 
 Redact: TypeAlias = Callable[[str], str]
 
@@ -60,8 +75,10 @@ class Secret:
     def __hash__(self) -> int:
         return hash(self._text)
 
-    def __deepcopy__(self, _: Any) -> Secret:
+    def __deepcopy__(self, _: Any = None) -> Secret:
         return self
+
+    __copy__ = __deepcopy__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _pickled, (self.origin,)
@@ -81,6 +98,35 @@ def _pickled(origin: str) -> Secret:
     return secret
 
 
+class SecretMapping(Mapping[str, Any]):
+    """A mapping whose values may be secret: `repr` shows its keys, pickle leaves the values out, JSON refuses it."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self)})"
+
+    def __deepcopy__(self, _: Any = None) -> SecretMapping:
+        return self
+
+    __copy__ = __deepcopy__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict.fromkeys(self, Secret("")),)
+
+
 def revealed(text: str | Secret) -> str:
     """Return the text itself, for the process or request that needs it."""
     if isinstance(text, Secret):
@@ -98,27 +144,32 @@ def as_written(text: str | Secret) -> str:
 # -- which values are secret -------------------------------------------------------------------------------------------
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_CREDENTIAL = re.compile(
-    r".*(?:token|secret|password|passwd|passphrase|passcode|pwd|apikey|accesskey)s?|keys?|pass|pat|jwt|auth|bearer"
-    r"|authorization|cookies?|creds?|credentials?"
+_CREDENTIAL = (
+    r"[a-z]*(?:token|secret|password|passwd|passphrase|passcode|pwd|cookie"
+    r"|(?:api|access|secret|private|auth|signing|encryption|master)_?key)s?|creds?|credentials?"
 )
+_IS_ONE = re.compile(
+    rf"(?:.*_)?(?:{_CREDENTIAL}|pass|pat|jwt|auth|bearer|authorization)"
+)
+_HAS_ONE = re.compile(
+    rf"(?:.*_)?(?:{_CREDENTIAL}|keys?)(?:_.*)?(?<!_id)(?<!_ids)|.*sess(?:ion)?_?id"
+)
+_IS_KEY = re.compile(r"(?:.*_)?keys?")
+_IS_PUBLIC = re.compile(r"(?:.*_)?pub(?:lic|lishable)?_?keys?")
+_WHICH_ONE = re.compile(
+    r"_(?:prod|production|live|stage|staging|dev|development|test|testing|qa|uat|ci|local|sandbox|demo"
+    r"|primary|secondary|current|previous|next|old|new|backup|default|main)\Z"
+)
+"""Which of several it is: `DB_PASSWORD_PROD` is a password as `DB_PASSWORD` is."""
+
+_DIGIT = re.compile(r"\d")
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
 _PLACE = re.compile(r"(?:~|\.{1,2})?/|[A-Za-z]:[\\/]|https?://")
-_CHUNKS = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^A-Za-z0-9]+")
-_CONSONANTS = "[b-df-hj-np-tv-xz]"
-_READABLE = re.compile(
-    rf"(?:19|20)\d\d|[A-Za-z]?(?:{_CONSONANTS}{{0,2}}+[aeiouy]{{1,2}}+){{2,}}+{_CONSONANTS}{{0,2}}"
-    rf"|[A-Za-z]?[aeiou]{{1,2}}{_CONSONANTS}{{2}}"
+_PAIR = (
+    r"""(?<![\w.-])(-{0,2}[A-Za-z][\w.-]{0,60}) ?= ?("[^"]{0,500}"|'[^']{0,500}'|%s)"""
 )
-"""A year, or a word by its vowels and consonants; nothing is tried twice, however long it is."""
-
-_WORDS_JOINED = re.compile(
-    r"(?:[A-Z]+|[A-Z]?[a-z]+)(?:[-.:/_](?:[A-Z]+|[A-Z]?[a-z]+))*"
-)
-_SECRET_KEYS = frozenset(
-    {"api", "access", "secret", "private", "auth", "signing", "encryption", "master"}
-)
-"""Words before "key" in the name of a credential; other keys, as of a table or a cache, may be words."""
+_PAIR_BEFORE_SEMICOLON = re.compile(_PAIR % "[^;]+")
+_PAIR_BEFORE_SPACE = re.compile(_PAIR % r"\S+")
 
 _OPTION = re.compile(r"--?[A-Za-z][\w-]+")
 _NAMED = re.compile(
@@ -128,91 +179,126 @@ _USER_AND_PASSWORD = re.compile(r"[A-Za-z][\w.-]{0,40}[/:]([^/:]+)")
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
 
 
+def _joined(name: str) -> str:
+    """Return the words of a name without which one of several it is; "" for a name of something public."""
+    if name in _FOLDERS:
+        return ""
+    joined = _WHICH_ONE.sub("", "_".join(_WORDS.findall(name[:200])).lower())
+    if _IS_PUBLIC.fullmatch(joined):
+        return ""
+    return joined
+
+
 def names_a_credential(name: str) -> bool:
-    """Return whether the last word of a variable's, header's or option's name is one for credentials."""
-    words = _WORDS.findall(name[:200])
-    return (
-        bool(words)
-        and name not in _FOLDERS
-        and _CREDENTIAL.fullmatch(words[-1].lower()) is not None
-    )
+    """Return whether a variable, header or option of this name is a credential, such as `apiKey` or `SORT_KEY`."""
+    joined = _joined(name)
+    return bool(_IS_ONE.fullmatch(joined) or _IS_KEY.fullmatch(joined))
 
 
 def is_random(value: str) -> bool:
-    """Return whether letters and digits alternate as in generated keys, over at least 16 characters.
-
-    A text of which a third is words and years, such as `2024Q1toQ4r2final3b`, is the name of something.
-    """
-    chunks = _CHUNKS.findall(value)
-    changes = sum(
-        min(len(one), len(other)) <= 2
-        for one, other in pairwise(chunks)
-        if one[0].isalnum() and other[0].isalnum()
-    )
-    readable = sum(len(chunk) for chunk in chunks if _READABLE.fullmatch(chunk))
-    return (
-        len(value) >= _SHORTEST_RANDOM
-        and changes >= 4
-        and readable * 3 < len(value)
-        and not any(map(str.isspace, value))
-    )
+    """Return whether the value has 16 random characters or more: most of these cannot be read as words and numbers."""
+    return len(value) >= _SHORTEST_RANDOM and unread(value[:_JUDGED]) >= _FEWEST_UNREAD
 
 
 def is_secret(value: str) -> bool:
-    """Return whether replacing this value in text is useful: at least eight characters, no word, no number.
-
-    Letters with underscores between them, such as `customer_id`, are words: columns and fields are named so.
-    """
-    is_word = value.replace("_", "").isalpha() and (
-        value.islower() or value.isupper() or value.istitle()
+    """Return whether replacing this value in text is useful: at least eight characters, no word, no number."""
+    return (
+        len(value) >= SHORTEST
+        and bool(value.strip("0123456789.,:+- "))
+        and not is_word(value)
     )
-    is_number = not value.strip("0123456789.,:+- ")
-    return len(value) >= SHORTEST and not is_word and not is_number
+
+
+def is_secret_under(name: str, value: str) -> bool:
+    """Return whether a literal value of this name is a secret.
+
+    The name is one of three. A credential's own, such as `DB_PASSWORD`: then the value is a secret, unless it is a
+    word, a number or a location. A key of some kind, such as `SORT_KEY`: unless it is made of words. One that has a
+    credential's name in it, such as `API_TOKEN_PROD` or `TOKEN_LIMIT`: if the value is random.
+    """
+    if not is_secret(value):
+        return False
+    joined, is_place = _joined(name), _PLACE.match(value) is not None
+    is_own = _IS_ONE.fullmatch(joined) is not None
+    if is_own and not is_place:
+        return True
+    if (is_own or _HAS_ONE.fullmatch(joined)) and is_random(value):
+        return True
+    return not is_place and bool(_IS_KEY.fullmatch(joined)) and not _is_words(value)
+
+
+def _is_words(value: str) -> bool:
+    """Return whether the value consists of words alone, without a digit."""
+    return unread(value[:_JUDGED]) == 0 and _DIGIT.search(value) is None
 
 
 def secrets_under(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in a literal value of this name, and the password of an address.
+    """Yield the secrets in a literal value of this name, in its parts, and in an address.
 
-    Joined words under the key of something, such as `SORT_KEY=customer-id`, are none. `user/password` and
-    `user:password` yield the password too.
+    Parts are the password of `user/password` and `user:password`, each value of a connection string such as
+    `Server=db;Password=...` or `host=db password=...`, and each text in JSON.
     """
+    whole = _SCHEME.sub("", value)
+    values = [whole]
+    if name.lower().endswith("cookie"):
+        values = [pair.partition("=")[2].strip() for pair in value.split(";")]
     if names_a_credential(name):
-        *before, last = [word.lower() for word in _WORDS.findall(name[:200])]
-        may_be_words = last in ("key", "keys") and _SECRET_KEYS.isdisjoint(before)
-        whole = _SCHEME.sub("", value)
         if whole != value:
-            values = [whole, *_basic_password(whole)]
-        else:
-            values = [whole]
-        if name.lower().endswith("cookie"):
-            values = [pair.partition("=")[2].strip() for pair in value.split(";")]
+            values += _basic_password(whole)
         if user_and_password := _USER_AND_PASSWORD.fullmatch(whole):
             values.append(user_and_password[1])
-        yield from (
-            text
-            for text in values
-            if is_secret(text)
-            and (is_random(text) or not _PLACE.match(text))
-            and not (may_be_words and _WORDS_JOINED.fullmatch(text))
-        )
+    yield from (text for text in values if is_secret_under(name, text))
+    pairs = _PAIR_BEFORE_SEMICOLON if ";" in value else _PAIR_BEFORE_SPACE
+    for part, text in pairs.findall(value):
+        text = text.strip("\"' ")
+        if is_secret_under(part, text):
+            yield text
     yield from secrets_in_address(value)
+    if value.lstrip()[:1] in ("{", "["):
+        yield from secrets_in_data(_json(value), name)
+
+
+def _json(text: str) -> Any:
+    """Return the JSON data of a text; None if it has another form."""
+    try:
+        return json.loads(text)
+    except MALFORMED:
+        return None
+
+
+def secrets_in_data(data: Any, name: str = "") -> Iterator[str]:
+    """Yield the secrets in the texts of JSON data, each under the name nearest to it."""
+    waiting = [(name, data)]
+    while waiting:
+        name, item = waiting.pop()
+        if isinstance(item, str):
+            yield from secrets_under(name, item)
+        elif isinstance(item, Mapping):
+            waiting += [(str(key), value) for key, value in item.items()]
+        elif isinstance(item, list | tuple):
+            waiting += [(name, value) for value in item]
 
 
 def secrets_in_address(address: str) -> Iterator[str]:
-    """Yield the password in `scheme://user:password@host`, as written and decoded, and credentials of the query."""
+    """Yield the password in `scheme://user:password@host`, as written and decoded, and credentials of the query.
+
+    A user name is yielded if it is random, or if it is alone in a web address (`https://TOKEN@host`) and no words.
+    """
+    if "://" not in address:
+        return
     try:
-        parts = None
-        if "://" in address:
-            parts = urlsplit(address)
+        parts = urlsplit(address)
     except ValueError:
-        parts = None
-    if parts is None:
         return
     if parts.password:
         yield from (parts.password, unquote(parts.password))
+    user = unquote(parts.username or "")
+    is_alone = not parts.password and parts.scheme in ("http", "https")
+    if is_random(user) or (is_alone and not _is_words(user)):
+        yield from (parts.username or "", user)
     for pair in parts.query.split("&"):
         name, _, value = pair.partition("=")
-        if names_a_credential(unquote_plus(name)) and is_secret(value):
+        if is_secret_under(unquote_plus(name), value):
             yield from (value, unquote_plus(value))
 
 
@@ -381,7 +467,9 @@ def without_secrets(text: str) -> str:
 def hide_in_markdown(tokens: Sequence[Any]) -> None:
     """Replace secrets that emphasis or entities divide: such a paragraph of markdown-it becomes plain text."""
     for token in tokens:
-        plain = safe_text("".join(inner.content for inner in token.children or ()))
+        if not token.children:
+            continue
+        plain = safe_text("".join(inner.content for inner in token.children))
         clean = _replaced(plain)
         if clean != plain:
             token.children = [type(token)("text", "", 0, content=clean)]
@@ -416,23 +504,53 @@ def _without_beginning(text: str) -> str:
 def without_shapes(text: str) -> str:
     """Return the text without the shapes that issuers give their keys.
 
-    A long text is searched in pieces, so that other threads run in between. It is cut at positions that no key spans:
-    before a quotation mark, or at the end of a line if it holds no private key.
+    A pattern is tried at each of its marks only, one call each, so that other threads run in between.
     """
-    found = _found_in(text, MARKS)
+    found = {*_found_in(text, MARKS)}
     if not found:
         return text
-    shapes = [shape for marks, shape in COMPILED if not {*marks}.isdisjoint(found)]
-    pieces, start, has_blocks = list[str](), 0, KEY_BEGINS in found
-    while len(text) - start > 2 * _STEP:
-        end = text.rfind('"', start + _STEP, start + 2 * _STEP)
-        if not (end > 0 or has_blocks):
-            end = text.rfind("\n", start + _STEP, start + 2 * _STEP)
-        if end <= 0:
-            break
-        pieces.append(_shapes_replaced(text[start:end], shapes))
-        start = end
-    return "".join([*pieces, _shapes_replaced(text[start:], shapes)])
+    for shape in SHAPES:
+        marks = [mark for mark in shape.marks.split() if mark in found]
+        if marks:
+            text = _without_shape(text, shape, marks)
+    return text
+
+
+def _without_shape(text: str, shape: Shape, marks: Sequence[str]) -> str:
+    pieces, done = list[str](), 0
+    for place in merge(*(_places_of(text, mark) for mark in marks)):
+        match = _match_at(text, shape, place, done)
+        if match is not None:
+            pieces += [text[done : match.end(1)], REDACTED]
+            done = match.end()
+    if not pieces:
+        return text
+    return "".join([*pieces, text[done:]])
+
+
+def _match_at(text: str, shape: Shape, place: int, done: int) -> re.Match[str] | None:
+    """Return the match with a mark at this place; some shapes begin before their mark, none before `done`."""
+    first = place
+    if shape.before:
+        first = max(done, place - LONGEST_BEFORE)
+    pattern = shape_pattern(shape)
+    for start in range(max(first, done), place + 1):
+        match = pattern.match(text, start)
+        if match is not None:
+            return match
+    return None
+
+
+def _places_of(text: str, mark: str) -> Iterator[int]:
+    """Yield where the mark is; a long text is searched in steps."""
+    start = 0
+    while start < len(text):
+        place = text.find(mark, start, start + _LOOKED_AT + len(mark) - 1)
+        if place < 0:
+            start += _LOOKED_AT
+        else:
+            yield place
+            start = place + 1
 
 
 def _found_in(text: str, words: Sequence[str]) -> list[str]:
@@ -449,12 +567,6 @@ def _found_in(text: str, words: Sequence[str]) -> list[str]:
 
 _LOOKED_AT = 1_000_000
 """Characters that are searched for words at once."""
-
-
-def _shapes_replaced(text: str, shapes: Iterable[re.Pattern[str]]) -> str:
-    for shape in shapes:
-        text = shape.sub(rf"\1{REDACTED}", text)
-    return text
 
 
 _LAST_WORD = re.compile(r"[!-~]*\Z")
@@ -526,7 +638,7 @@ def _begun_at(text: str, spelling: str) -> int:
 
 def _may_become_key(word: str) -> bool:
     """Return whether a word, followed by more text, may have the shape of a key."""
-    return any(shape.search(word) for shape in (_BOT_ID, ANY_MARK, MARK_BEGUN))
+    return any(shape.search(word) for shape in (_BOT_ID, any_mark(), mark_begun()))
 
 
 def may_hold_secrets(text: str) -> bool:

@@ -61,7 +61,7 @@ def _if_it_stays(word: re.Match[str]) -> str:
 def kind_of_failure(
     result: ToolResult, call: ToolCall | None = None
 ) -> tuple[str, str]:
-    """Return the kind of a call's failure, independent of its arguments: these, quotations and paths do not count."""
+    """Return the error kind and text of a failed call, without arguments, quotations and paths, to compare failures."""
     text = _NAMED.sub("#", result.text[:500])
     for given in sorted(
         set(_words_of(call.arguments)) if call is not None else (),
@@ -87,7 +87,7 @@ def _words_of(value: Any, most: int = 50) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ComparedCall:
     """A call and its outcome, for comparison; `alike` is the outcome without parts that change with time."""
 
     call: ToolCall
@@ -95,7 +95,7 @@ class Made:
     alike: bytes
 
     @classmethod
-    def of(cls, call: ToolCall, result: ToolResult) -> Made:
+    def of(cls, call: ToolCall, result: ToolResult) -> ComparedCall:
         """Create the value from a call and its result."""
         digest = hashlib.blake2b(
             skeleton(result.text).encode("utf-8", "replace"), digest_size=16
@@ -113,11 +113,11 @@ class Made:
         digest.update(seen.digest())
         return cls(call, (result.error, result.text, seen.digest()), digest.digest())
 
-    def same_as(self, other: Made) -> bool:
+    def same_as(self, other: ComparedCall) -> bool:
         """Return whether call and outcome are identical."""
         return same(self.call, other.call) and self.outcome == other.outcome
 
-    def like(self, other: Made) -> bool:
+    def like(self, other: ComparedCall) -> bool:
         """Return whether only parts that change with time differ."""
         return same(self.call, other.call) and (self.outcome[0], self.alike) == (
             other.outcome[0],
@@ -131,7 +131,7 @@ def same(one: ToolCall, other: ToolCall) -> bool:
 
 
 @dataclass(slots=True)
-class Failing:
+class FailureStreak:
     """The kind of failure of a tool's last calls, and how many failed so in a row.
 
     Many calls of one message may fail before the model sees it. So the model `is_told` first, and has `tried_again`
@@ -156,8 +156,8 @@ class Repeats:
     told_after: int = REPEATS_TOLD
     row: tuple[ToolCall, ...] = ()
     reason: str = "You made the same call again and again."
-    failing: dict[str, Failing] = field(default_factory=dict[str, Failing])
-    _made: list[Made] = field(default_factory=list[Made])
+    failing: dict[str, FailureStreak] = field(default_factory=dict[str, FailureStreak])
+    _made: list[ComparedCall] = field(default_factory=list[ComparedCall])
 
     @property
     def has_begun(self) -> bool:
@@ -171,7 +171,7 @@ class Repeats:
             {name for name, failing in self.failing.items() if failing.is_told},
         )
         for call, result in zip(calls, results, strict=True):
-            self._made.append(Made.of(call, result))
+            self._made.append(ComparedCall.of(call, result))
             del self._made[: -self.told_after * PATIENCE * LONGEST_ROW]
             before, self.row = self.row, self._repeated_row()
             if self.row and not before:
@@ -214,14 +214,17 @@ class Repeats:
         )
 
     def _note(self, call: ToolCall, result: ToolResult, *, is_told: bool) -> None:
-        """`is_told`: that the tool fails was known when the call was made."""
+        """Count a failed call of a tool, or forget its failures after a success.
+
+        `is_told`: the model knew of the tool's failures when it made the call.
+        """
         if result.error is None:
             self.failing.pop(call.name, None)
             return
         kind = kind_of_failure(result, call)
         failing = self.failing.get(call.name)
         if failing is None or failing.kind != kind:
-            failing = self.failing[call.name] = Failing(kind)
+            failing = self.failing[call.name] = FailureStreak(kind)
         failing.times += 1
         failing.tried_again = failing.tried_again or (is_told and failing.is_told)
 
@@ -229,13 +232,18 @@ class Repeats:
         """Return the shortest row that the last calls consist of, in the order in which it would continue."""
         for length in range(1, LONGEST_ROW + 1):
             if self._consists_of(
-                length, self.told_after, Made.same_as
-            ) or self._consists_of(length, self.told_after * PATIENCE, Made.like):
+                length, self.told_after, ComparedCall.same_as
+            ) or self._consists_of(
+                length, self.told_after * PATIENCE, ComparedCall.like
+            ):
                 return tuple(made.call for made in self._made[-length:])
         return ()
 
     def _consists_of(
-        self, length: int, times: int, alike: Callable[[Made, Made], bool]
+        self,
+        length: int,
+        times: int,
+        alike: Callable[[ComparedCall, ComparedCall], bool],
     ) -> bool:
         last = self._made[-times * length :]
         return len(last) == times * length and all(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.python.unknown_arguments import answers_unknown_arguments
 from mcpagent.values.messages import Spent
 
 LimitKind: TypeAlias = Literal["turns", "tool_calls", "tokens", "dollars", "seconds"]
@@ -27,6 +28,7 @@ MOST_CALLS = 10_000
 """The most turns and calls of a run whose limits set no numbers."""
 
 
+@answers_unknown_arguments
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of a run, or of all runs of a session together; None: no limit.
@@ -117,7 +119,7 @@ def _expect_limit(kind: LimitKind, limit: object) -> None:
         )
 
 
-class UsedUp(NamedTuple):
+class ReachedLimit(NamedTuple):
     """The limit that is reached, its amount and the usage; None: the usage is unknown, so it cannot be enforced."""
 
     kind: LimitKind
@@ -126,10 +128,11 @@ class UsedUp(NamedTuple):
 
 
 def used_up(
-    limits: Limits, amounts: Sequence[Spent], kinds: Sequence[LimitKind]
-) -> UsedUp | None:
+    limits: Limits, amounts: Callable[[], Sequence[Spent]], kinds: Sequence[LimitKind]
+) -> ReachedLimit | None:
     """Return the first limit of these kinds that the amounts together have reached, or None.
 
+    `amounts` is called only if one of the limits is set: most are not, and each call of a tool asks several times.
     Dollars are used up as soon as the price of one request is unknown: the sum is then unknown, too.
     """
     for kind in kinds:
@@ -137,12 +140,12 @@ def used_up(
         if most is None:
             continue
         used: float = 0
-        for spent in amounts:
+        for spent in amounts():
             if kind == "dollars" and not spent.cost_known:
-                return UsedUp(kind, most, None)
+                return ReachedLimit(kind, most, None)
             used += getattr(spent, kind)
         if used >= most:
-            return UsedUp(kind, most, used)
+            return ReachedLimit(kind, most, used)
     return None
 
 
@@ -154,7 +157,7 @@ _OF: dict[LimitScope, str] = {
 
 
 def stopped_words(
-    used: UsedUp, scope: LimitScope = "run", *, what: str = "", limit: str = ""
+    used: ReachedLimit, scope: LimitScope = "run", *, what: str = "", limit: str = ""
 ) -> str:
     """Return why a run ended, in one line; `what` follows the amount, `limit` replaces the limit's name in Python."""
     kind, most, amount = used

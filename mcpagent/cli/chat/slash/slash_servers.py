@@ -1,32 +1,36 @@
-"""`/mcp`: list the servers; turn one on or off, restart it, read its log."""
+"""`/mcp`: list the servers; turn one on or off, restart it, read its log, add one."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from difflib import get_close_matches
 
 from rich.text import Text
 
-from mcpagent.cli.chat.slash.desk import Desk
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.figures import counted, duration
+from mcpagent.cli.chat.slash.chat_state import ChatState
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.number_formats import counted, duration
 from mcpagent.cli.screen.lines import column, reason
 from mcpagent.cli.servers.server_commands import last_lines
 from mcpagent.cli.servers.server_editing import unknown_server
-from mcpagent.errors import AgentStateError, InputError, ServerError
+from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
 from mcpagent.mcp.server_options import server_log_folder
 from mcpagent.mcp.server_status import still_connecting
 from mcpagent.mcp.transports.server_log import log_path
 from mcpagent.utilities.text.safe_text import safe_line
 
 LOG_LINES = 30
-VERBS = ("on", "off", "restart", "logs")
+VERBS = ("on", "off", "restart", "logs", "add")
 
 
-async def mcp(desk: Desk, argument: str) -> None:
-    """the servers and how they are; on|off|restart|logs NAME"""
+async def mcp(desk: ChatState, argument: str) -> None:
+    """the servers and how they are; on|off|restart|logs NAME; add NAME COMMAND|URL"""
     verb, _, name = argument.partition(" ")
     name = name.strip()
+    if verb == "add":
+        await _add(desk, name)
+        return
     if name and verb not in VERBS and (near := get_close_matches(verb, VERBS, n=1)):
         desk.warn(
             f"/mcp has no {safe_line(verb, 20)} - did you mean /mcp {near[0]} {safe_line(name, 60)}?"
@@ -50,7 +54,35 @@ async def mcp(desk: Desk, argument: str) -> None:
         await _switch(desk, verb, name)
 
 
-async def import_(desk: Desk, argument: str) -> None:
+async def _add(desk: ChatState, words: str) -> None:
+    """Write a server into the user's file: `/mcp add NAME -- COMMAND ARGS` or `/mcp add NAME URL`."""
+    from mcpagent.cli.servers.server_editing import NewServer, add_server
+
+    try:
+        name, *target = shlex.split(words)
+    except ValueError:
+        name, target = "", []
+    target = target[1:] if target[:1] == ["--"] else target
+    if not target:
+        desk.say("write /mcp add NAME -- COMMAND ARGS, or /mcp add NAME https://...")
+        return
+    new = NewServer(name, target)
+    try:
+        await asyncio.to_thread(add_server, desk.options, new, "user", replace=False)
+    except (ConfigError, InputError) as error:
+        desk.warn(str(error))
+        return
+    desk.note(f"it joins {_next_start(desk)}")
+
+
+def _next_start(desk: ChatState) -> str:
+    """Return how to start the chat again; one without a question is not stored."""
+    if desk.agent.messages:
+        return "at the next start: /exit, then mcpagent -c goes on with this chat"
+    return "at the next start: /exit, then mcpagent"
+
+
+async def import_(desk: ChatState, argument: str) -> None:
     """the servers of other programs; /import yes takes them over"""
     from mcpagent.cli.servers.importing.import_command import import_servers
 
@@ -69,12 +101,12 @@ async def import_(desk: Desk, argument: str) -> None:
     if code != ExitCode.OK:
         return
     if agrees:
-        desk.note("the next chat has them: /exit, then mcpagent chat")
+        desk.note(f"they join {_next_start(desk)}")
     else:
         desk.note("nothing was written; /import yes imports them")
 
 
-async def _switch(desk: Desk, verb: str, name: str) -> None:
+async def _switch(desk: ChatState, verb: str, name: str) -> None:
     servers, glyphs = desk.agent.mcp, desk.terminal.glyphs
     if any(
         server.name == name and server.disabled
@@ -108,7 +140,7 @@ async def _switch(desk: Desk, verb: str, name: str) -> None:
     desk.say(Text.assemble((f"{glyphs.ok} ", "ok"), facts))
 
 
-def _show(desk: Desk, name: str) -> None:
+def _show(desk: ChatState, name: str) -> None:
     glyphs = desk.terminal.glyphs
     servers = {
         known: status
@@ -144,9 +176,12 @@ def _show(desk: Desk, name: str) -> None:
             "failed": reason(known, status.reason),
             "closed": "off",
         }.get(status.state, status.state)
+        mark = marks[status.state]
+        if known in desk.configuration.untrusted:
+            mark = marks["closed"]
         desk.say(
             Text.assemble(
-                marks[status.state],
+                mark,
                 " ",
                 (column(safe_line(known, 64), width), "user"),
                 f"  {facts}",
@@ -164,7 +199,7 @@ def _show(desk: Desk, name: str) -> None:
     desk.note(desk.configuration.describe(desk.folder))
 
 
-def _show_offers(desk: Desk, name: str) -> None:
+def _show_offers(desk: ChatState, name: str) -> None:
     """The prompts and resources of one server, with how to use them."""
     try:
         servers = desk.agent.mcp

@@ -13,13 +13,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave
+from mcpagent.cli.chat.slash.chat_state import ChatQuestion, ChatState, Leave
 from mcpagent.cli.chat.status_line import window_of
-from mcpagent.cli.chat.trace import Trace, context_lines
-from mcpagent.cli.frame.configuration import short_path
-from mcpagent.cli.frame.figures import counted, money, tokens
-from mcpagent.cli.frame.kept_sessions import short_id
-from mcpagent.cli.frame.programs import output_of
+from mcpagent.cli.chat.trace import Trace, context_lines, definition_scale
+from mcpagent.cli.common.configuration import short_path
+from mcpagent.cli.common.number_formats import counted, money, tokens
+from mcpagent.cli.common.stored_sessions import short_id
+from mcpagent.cli.common.user_programs import output_of
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.filesystem.file_changes import write_beside
 from mcpagent.utilities.filesystem.user_folders import user_data_folder
@@ -32,7 +32,7 @@ MAX_OSC_52 = 74_994
 """Bytes of base64 that xterm, and most terminals after it, take."""
 
 
-async def new(desk: Desk, _argument: str) -> None:
+async def new(desk: ChatState, _argument: str) -> None:
     """a new conversation; servers stay connected"""
     before = desk.agent._runtime.own_session
     left = ""
@@ -48,7 +48,7 @@ async def new(desk: Desk, _argument: str) -> None:
     desk.note(f"new conversation{left}")
 
 
-async def retry(desk: Desk, _argument: str) -> None:
+async def retry(desk: ChatState, _argument: str) -> None:
     """ask the last question once more, without the first answer"""
     if not desk.asked:
         desk.say("there is no question yet")
@@ -57,7 +57,7 @@ async def retry(desk: Desk, _argument: str) -> None:
     await desk.ask(last.typed, last.prompt)
 
 
-async def undo(desk: Desk, argument: str) -> None:
+async def undo(desk: ChatState, argument: str) -> None:
     """take the last question and its answer back; N: the last N"""
     if argument and not (argument.isdecimal() and int(argument)):
         desk.warn(
@@ -83,7 +83,7 @@ async def undo(desk: Desk, argument: str) -> None:
         desk.note(f"what its {counted(called, 'call')} did outside stays done")
 
 
-async def edit(desk: Desk, _argument: str) -> None:
+async def edit(desk: ChatState, _argument: str) -> None:
     """change the last question in $EDITOR and ask it instead"""
     if not desk.asked:
         desk.say("there is no question yet; Ctrl+E opens the editor for a new one")
@@ -97,7 +97,7 @@ async def edit(desk: Desk, _argument: str) -> None:
     await desk.ask(changed, changed)
 
 
-def _take_back(desk: Desk) -> ChatQuestion:
+def _take_back(desk: ChatState) -> ChatQuestion:
     """Restore the state before the last question."""
     last = desk.asked.pop()
     desk.agent._runtime.own_session.rewind(last.length)
@@ -105,12 +105,12 @@ def _take_back(desk: Desk) -> ChatQuestion:
     return last
 
 
-async def leave(_desk: Desk, _argument: str) -> None:
+async def leave(_desk: ChatState, _argument: str) -> None:
     """end the chat (also exit, quit, bye, Ctrl-D)"""
     raise Leave
 
 
-async def model(desk: Desk, argument: str) -> None:
+async def model(desk: ChatState, argument: str) -> None:
     """the model in use and which could be; NAME: go on with another"""
     if not argument:
         _show_models(desk)
@@ -136,7 +136,7 @@ async def model(desk: Desk, argument: str) -> None:
         )
 
 
-def _show_models(desk: Desk) -> None:
+def _show_models(desk: ChatState) -> None:
     """The current model, and the providers that could answer: those whose key is set or that need none."""
     from mcpagent.models.resolve import PROVIDERS
 
@@ -151,13 +151,13 @@ def _show_models(desk: Desk) -> None:
             ready.append(f"{name}:{provider.default_model or '<model>'}")
         elif provider.key_variables:
             missing.append(f"{name} ({provider.key_variables[0]})")
-    desk.say(f"ready  {', '.join([*ready, 'offline'])}")
+    desk.say(f"no key missing for {', '.join([*ready, 'offline'])}")
     if missing:
-        desk.note(f"no key for {', '.join(missing)}")
+        desk.note(f"a key missing for {', '.join(missing)}")
     desk.note("/model NAME goes on with another one in this conversation")
 
 
-async def context(desk: Desk, _argument: str) -> None:
+async def context(desk: ChatState, _argument: str) -> None:
     """what the last request carried, and what each part took"""
     desk.say(
         *context_lines(
@@ -182,19 +182,24 @@ async def context(desk: Desk, _argument: str) -> None:
         )
 
 
-async def cost(desk: Desk, _argument: str) -> None:
+async def cost(desk: ChatState, _argument: str) -> None:
     """what this chat took so far, and what tool search saved"""
     spent, conversation = desk.agent.spent, desk.agent._runtime.own_session.spent
+    scale = definition_scale(desk.trace)
+    definitions = min(spent.definition_tokens * scale, spent.usage.input_tokens)
     desk.say(f"{counted(desk.trace.requests, 'request')} in this conversation")
+    since = "the whole chat"
     if conversation != spent:
+        since = "since this start"
         desk.say(f"this conversation, since it began: {_taken(conversation)}")
     desk.say(
-        f"the whole chat: {_taken(spent)}",
-        f"tool definitions: about {tokens(spent.definition_tokens)} tokens of it",
+        f"{since}: {_taken(spent)}",
     )
+    if definitions:
+        desk.say(f"tool definitions: about {tokens(round(definitions))} tokens of it")
     if spent.saved_tokens > 0:
         desk.say(
-            f"offering every tool each time would have added {tokens(spent.saved_tokens)}"
+            f"offering every tool each time would have added {tokens(round(spent.saved_tokens * scale))}"
         )
     if spent.estimated_tokens:
         desk.note(
@@ -217,12 +222,12 @@ def _taken(spent: Spent) -> str:
 # -- the conversation as a file --------------------------------------------------------------------------------------
 
 
-async def save(desk: Desk, argument: str) -> None:
+async def save(desk: ChatState, argument: str) -> None:
     """the whole conversation as JSON, under this name"""
     _write(desk, "json", argument)
 
 
-async def export(desk: Desk, argument: str) -> None:
+async def export(desk: ChatState, argument: str) -> None:
     """the conversation as md, json or html, to read or pass on"""
     from mcpagent.journal.sessions.export import FORMS
 
@@ -234,7 +239,7 @@ async def export(desk: Desk, argument: str) -> None:
         desk.warn(f"no format {safe_line(form, 20)}; /export md, json or html")
 
 
-def _write(desk: Desk, form: str, name: str) -> None:
+def _write(desk: ChatState, form: str, name: str) -> None:
     """Under the first name that is free: nothing is ever overwritten."""
     from mcpagent.journal.sessions.export import exported
 
@@ -254,7 +259,7 @@ def _write(desk: Desk, form: str, name: str) -> None:
     desk.say(f"saved as {short_path(str(path), desk.folder)}")
 
 
-def _path(desk: Desk, form: str, name: str) -> Path:
+def _path(desk: ChatState, form: str, name: str) -> Path:
     """Return the path: a name is placed in the user's folder, a path is used as given."""
     if "/" in name or "\\" in name or name.endswith(f".{form}"):
         path = desk.folder / Path(name).expanduser()
@@ -268,7 +273,7 @@ def _path(desk: Desk, form: str, name: str) -> Path:
 # -- the clipboard ----------------------------
 
 
-async def copy(desk: Desk, _argument: str) -> None:
+async def copy(desk: ChatState, _argument: str) -> None:
     """the last answer into the clipboard"""
     answers = [
         message.text

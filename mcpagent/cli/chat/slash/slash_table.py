@@ -8,18 +8,18 @@ from difflib import get_close_matches
 
 from rich.text import Text
 
-from mcpagent.cli.chat.slash import slash_kept as kept
 from mcpagent.cli.chat.slash import slash_session as session
+from mcpagent.cli.chat.slash import slash_stored as kept
 from mcpagent.cli.chat.slash import slash_window as window
-from mcpagent.cli.chat.slash.desk import Desk
+from mcpagent.cli.chat.slash.chat_state import ChatState
 from mcpagent.cli.chat.slash.slash_servers import VERBS, import_, mcp
 from mcpagent.cli.chat.slash.slash_tools import allow, deny, find, tool, tools, why
-from mcpagent.cli.frame.error_lines import did_you_mean
+from mcpagent.cli.common.error_lines import did_you_mean
 from mcpagent.cli.screen.lines import column
 from mcpagent.utilities.text.safe_text import safe_line
 
 
-async def show_help(desk: Desk, argument: str) -> None:
+async def show_help(desk: ChatState, argument: str) -> None:
     """the commands by group; all: what each one does; COMMAND: what it does"""
     if argument == "all":
         desk.say(*everything())
@@ -39,7 +39,7 @@ class Command:
     """
 
     group: str
-    run: Callable[[Desk, str], Awaitable[None]]
+    run: Callable[[ChatState, str], Awaitable[None]]
     parameter: str = ""
     waits: bool = False
     asks: str = ""
@@ -64,7 +64,7 @@ COMMANDS: Mapping[str, Command] = {
     "/allow": Command("tools", allow, "[GLOB]", waits=True),
     "/deny": Command("tools", deny, "[GLOB]", waits=True),
     "/import": Command("servers", import_, "[yes]"),
-    "/mcp": Command("servers", mcp, "[on|off|restart|logs] [NAME]"),
+    "/mcp": Command("servers", mcp, "[on|off|restart|logs|add] [NAME]"),
     "/context": Command("context", session.context, waits=True),
     "/cost": Command("context", session.cost),
     "/compact": Command("context", window.compact, "[WORDS]", waits=True),
@@ -115,13 +115,14 @@ ALIASES = {
     "/q": "/exit",
     "/?": "/help",
     "/servers": "/mcp",
+    "/permissions": "/allow",
     "/search": "/find",
     "/clear": "/new",
     "/rewind": "/undo",
 }
 
 
-async def run_command(desk: Desk, line: str) -> None:
+async def run_command(desk: ChatState, line: str) -> None:
     """Runs one slash command; an unknown one is answered with near names. Raises `Leave`."""
     word, _, argument = (part.strip() for part in line.strip().partition(" "))
     command = COMMANDS.get(command_name(word))
@@ -144,8 +145,8 @@ def command_name(word: str) -> str:
     return ALIASES.get(word, word)
 
 
-def _say_unknown(desk: Desk, word: str) -> None:
-    near = get_close_matches(word, [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
+def _say_unknown(desk: ChatState, word: str) -> None:
+    near = get_close_matches(word, [*COMMANDS, *ALIASES], n=1, cutoff=0.6)
     hint = did_you_mean((command_name(name) for name in near), "/help lists them")
     if ":" in word:
         hint = "/mcp NAME shows the prompts of a server"

@@ -8,12 +8,17 @@ from dataclasses import replace
 from rich.text import Text
 
 from mcpagent.agents.agent import Agent
-from mcpagent.cli.chat.slash.desk import Desk
+from mcpagent.cli.approvals.approval_commands import approval_lines
+from mcpagent.cli.approvals.changed_tools import (
+    change_to_agree_to,
+    known_changes,
+    reason_of,
+)
+from mcpagent.cli.chat.slash.chat_state import ChatState
 from mcpagent.cli.chat.trace import Trace
-from mcpagent.cli.frame.configuration import Configuration
-from mcpagent.cli.frame.error_lines import did_you_mean
-from mcpagent.cli.frame.figures import counted
-from mcpagent.cli.may_run.approval_commands import approval_lines
+from mcpagent.cli.common.configuration import Configuration
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.number_formats import counted
 from mcpagent.cli.oneshot.agent_options import askable, near_rules
 from mcpagent.cli.tools_command.tool_views import (
     because,
@@ -26,8 +31,9 @@ from mcpagent.cli.tools_command.tool_views import (
     tools_with_words,
     unknown_tool,
 )
-from mcpagent.permissions.rule_names import forbids, resource_servers
-from mcpagent.permissions.rules import Rules, decide
+from mcpagent.mcp.lists.pins import ToolChange
+from mcpagent.permissions.decision import Rules, decide
+from mcpagent.permissions.rule_matching import forbids, resource_servers
 from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.run.middleware.permission_gate import facts_of
 from mcpagent.utilities.text.safe_text import safe_line
@@ -40,7 +46,7 @@ MAX_TOOLS_LISTED = 60
 FOUND_LIMIT = 5
 
 
-async def tools(desk: Desk, argument: str) -> None:
+async def tools(desk: ChatState, argument: str) -> None:
     """the tools, with what each costs; + is offered now"""
     found = tools_with_words(desk.agent.known_tools, argument)
     offered = [tool.name for tool in desk.agent.offered_tools()]
@@ -60,7 +66,7 @@ async def tools(desk: Desk, argument: str) -> None:
         desk.note(f"{len(found) - MAX_TOOLS_LISTED:,} more; narrow with /tools WORDS")
 
 
-async def tool(desk: Desk, argument: str) -> None:
+async def tool(desk: ChatState, argument: str) -> None:
     """one tool: description, parameters, cost"""
     found = meant_tool(desk.agent, argument)
     if found is None:
@@ -69,7 +75,7 @@ async def tool(desk: Desk, argument: str) -> None:
         desk.say(*detail_lines(found.definition, desk.width, desk.terminal.glyphs))
 
 
-async def find(desk: Desk, argument: str) -> None:
+async def find(desk: ChatState, argument: str) -> None:
     """what the model finds with these words, and why"""
     result = await desk.agent.search(argument, FOUND_LIMIT)
     known = len(desk.agent.known_tools)
@@ -81,7 +87,7 @@ async def find(desk: Desk, argument: str) -> None:
     desk.say(*not_connected_lines(desk.agent))
 
 
-async def why(desk: Desk, argument: str) -> None:
+async def why(desk: ChatState, argument: str) -> None:
     """why the model has this tool, or has it not"""
     name = argument.removeprefix("not ").strip()
     if name in ("", "not"):
@@ -97,28 +103,34 @@ async def why(desk: Desk, argument: str) -> None:
         desk.say(
             *await why_lines(desk.agent, desk.trace, found.name, desk.approver.rules)
         )
+        change = None
+        if found.definition.kind == "tool":
+            change = await change_to_agree_to(
+                found.definition, desk.agent, desk.options, desk.configuration
+            )
+        if change is not None:
+            desk.warn(f"  {_outcome_of(change, desk)}")
 
 
-async def allow(desk: Desk, argument: str) -> None:
+async def allow(desk: ChatState, argument: str) -> None:
     """run these tools without asking, in this chat; alone: the rules"""
     await _add_rule(desk, "allow", argument)
 
 
-async def deny(desk: Desk, argument: str) -> None:
+async def deny(desk: ChatState, argument: str) -> None:
     """never run these tools, in this chat; alone: the rules"""
     await _add_rule(desk, "deny", argument)
 
 
-async def _add_rule(desk: Desk, approval: Approval, pattern: str) -> None:
+async def _add_rule(desk: ChatState, approval: Approval, pattern: str) -> None:
     rules = desk.approver.rules
     if pattern and pattern not in rules.patterns(approval):
         rule = Rule(pattern, approval)
         rules = desk.approver.rules = replace(rules, options=(*rules.options, rule))
     if pattern:
         asked = askable(desk.agent)
-        covered = Counter(
-            tool.kind for tool in asked if rules.names(Rule(pattern, approval), tool)
-        )
+        named = [tool for tool in asked if rules.names(Rule(pattern, approval), tool)]
+        covered = Counter(tool.kind for tool in named)
         others = [
             counted(covered[kind], kind)
             for kind in ("prompt", "resource")
@@ -137,6 +149,14 @@ async def _add_rule(desk: Desk, approval: Approval, pattern: str) -> None:
                     "dim" if covered else "warning",
                 )
             )
+        for change in await known_changes(
+            named if approval == "allow" else (),
+            desk.agent,
+            desk.options,
+            desk.configuration,
+        ):
+            name = f"{safe_line(change.server, 64)}.{safe_line(change.tool, 80)}"
+            desk.warn(f"{name}: {_outcome_of(change, desk)}")
     desk.say(f"mode   {rules.mode}")
     for kind in ("allow", "deny"):
         if globs := rules.patterns(kind):
@@ -154,6 +174,15 @@ async def _add_rule(desk: Desk, approval: Approval, pattern: str) -> None:
         desk.note(
             "mcpagent permissions forget NAME takes an always back; /deny NAME denies it in this chat"
         )
+
+
+def _outcome_of(change: ToolChange, desk: ChatState) -> str:
+    """Return whether the next call of a changed tool is refused or asked about, and why."""
+    if change in desk.declined_changes:
+        outcome = "you declined it; it is not called until the next start of the chat"
+    else:
+        outcome = "its next call asks first, whatever the rules allow"
+    return f"{reason_of(change)}; {outcome}"
 
 
 # -- /why: what the searches of this conversation came to --------------------------------------------------------------
@@ -232,7 +261,7 @@ async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
     matches = result.matches
     cut_off = ""
     if result.how == "ranked" and matches:
-        # What counts as found has at least half of the best score, if words alone decide.
+        # If words alone decide, a tool counts as found with at least half of the best score.
         by_words = all(reason.field != "meaning" for reason in matches[0].reasons)
         if by_words:
             cut_off = f"; cut-off {matches[0].score / 2:.1f}"
@@ -249,14 +278,17 @@ async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
     found = max(search.found, len(search.matches))
     if (
         place is None or place > found
-    ):  # a longer ranking may go on with what is only similar
+    ):  # a longer ranking may end with tools that are only similar
         best = ""
         if search.matches:
             best = f"; the best was {safe_line(search.matches[0], 64)}"
         own = ""
         if place is not None:
             own = f" ({matches[place - 1].score:.1f}{cut_off})"
-        return f"not among the {counted(found, 'tool')} found{own}{best}"
+        weak = ""
+        if len(search.matches) > search.found:
+            weak = f" and {len(search.matches) - search.found} weak"
+        return f"not among the {counted(search.found, 'tool')} found{weak}{own}{best}"
     match = matches[place - 1]
     if name in search.matches:
         shown = ""

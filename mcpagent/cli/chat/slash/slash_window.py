@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from mcpagent.cli.chat.slash.desk import Desk
-from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.chat.slash.chat_state import ChatState
+from mcpagent.cli.chat.trace import Trace
+from mcpagent.cli.common.number_formats import counted
 from mcpagent.cli.screen.lines import compacted_line, short_arguments
 from mcpagent.errors import InputError, McpAgentError
-from mcpagent.history.intake.file_words import details_of, file_kind
-from mcpagent.history.sent_messages import LeftOut
+from mcpagent.history.intake.file_descriptions import details_of, file_kind
+from mcpagent.history.sent_messages import OmittedParts
 from mcpagent.prompt.builder import is_own_note
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.messages import (
@@ -30,7 +31,7 @@ MOST_SHOWN = 20_000
 """Characters of one part of a message."""
 
 
-async def compact(desk: Desk, argument: str) -> None:
+async def compact(desk: ChatState, argument: str) -> None:
     """have what was said so far summarised, to save room; WORDS: what to keep above all"""
     if not desk.agent.messages:
         desk.say("nothing was said yet, so there is nothing to summarise")
@@ -52,7 +53,7 @@ async def compact(desk: Desk, argument: str) -> None:
     desk.note("it counts from the next question on; /history shows all of it")
 
 
-async def pin(desk: Desk, argument: str) -> None:
+async def pin(desk: ChatState, argument: str) -> None:
     """keep the last question word by word when others are summarised; N: message N of /history"""
     if argument and not argument.isdecimal():
         desk.warn(
@@ -69,7 +70,7 @@ async def pin(desk: Desk, argument: str) -> None:
     desk.note("it stays word by word when what is as old is summarised")
 
 
-async def history(desk: Desk, argument: str) -> None:
+async def history(desk: ChatState, argument: str) -> None:
     """all messages, those too that the model is not sent any more; N: all of message N"""
     messages, left_out = desk.agent.messages, desk.agent._runtime.own_session.left_out
     if argument:
@@ -79,6 +80,8 @@ async def history(desk: Desk, argument: str) -> None:
             )
             return
         desk.say(*_whole(messages[int(argument) - 1]))
+        for text in stopped_after(desk.trace, int(argument)):
+            desk.say(Text("stopped answer", "tool"), safe_text(text))
         return
     if not messages:
         desk.say("nothing was said yet")
@@ -90,6 +93,10 @@ async def history(desk: Desk, argument: str) -> None:
         )
     for place in range(first, len(messages)):
         desk.say(history_line(place, messages[place], left_out, desk.width))
+        for text in stopped_after(desk.trace, place + 1):
+            line = Text.assemble("       ", (f"{'stopped':<9}", "tool"))
+            room = max(min(desk.width, 100) - 18, 10)
+            desk.say(line.append(safe_line(text, room), "dim"))
     if left_out.messages:
         desk.note(
             f"{counted(left_out.messages, 'message')} the model is not sent any more; it has this in their place:"
@@ -98,7 +105,14 @@ async def history(desk: Desk, argument: str) -> None:
         desk.say(*(Text(f"  {line}", "dim") for line in safe_text(told).splitlines()))
 
 
-def history_line(place: int, message: Message, left_out: LeftOut, width: int) -> Text:
+def stopped_after(trace: Trace, count: int) -> list[str]:
+    """Return the words of the answers that were stopped after so many messages."""
+    return [text for place, text in trace.stopped if place == count]
+
+
+def history_line(
+    place: int, message: Message, left_out: OmittedParts, width: int
+) -> Text:
     """` 12  call    read_file path=a.txt          summarised`."""
     kind, said = _told(message)
     marks = []

@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 
-from mcpagent.agents.cards.reading import bounded_loader
-from mcpagent.cli.frame.options import Client
+from mcpagent.cli.common.options import Client
 from mcpagent.config.config_documents import parse_document, read_bytes
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.filesystem.user_folders import project_folders
+from mcpagent.utilities.text.front_matter import bounded_loader
 from mcpagent.utilities.text.safe_text import safe_line
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from mcpagent.cli.frame.options import Client
+from mcpagent.cli.common.options import Client
 from mcpagent.config.literals import (
     LiteralSecret,
     literal_secrets,
@@ -73,7 +73,7 @@ class NewSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ConvertedEntry:
     """The converted entry, None if it cannot be imported; the differences; the secrets to store for it."""
 
     entry: dict[str, Any] | None
@@ -81,16 +81,20 @@ class Taken:
     secrets: tuple[NewSecret, ...] = ()
 
 
-def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Taken:
+def taken_over(
+    client: Client, entry: Any, inputs: Inputs | None = None
+) -> ConvertedEntry:
     """Convert an entry. Approvals are never imported: mcpagent asks for them.
 
     `inputs` are those that VS Code asks its user for, by ID.
     """
     if not isinstance(entry, Mapping):
-        return Taken(None, ("is no object",))
+        return ConvertedEntry(None, ("is no object",))
     given = {str(key): value for key, value in entry.items()}
     if client == "goose" and (kind := str(given.get("type", ""))) in _GOOSE_OWN:
-        return Taken(None, (f"is a {kind} extension of goose and no MCP server",))
+        return ConvertedEntry(
+            None, (f"is a {kind} extension of goose and no MCP server",)
+        )
     notes: list[str] = []
     prepared = _prepared(client, given, notes)
     known: dict[str, Any] = {}
@@ -103,7 +107,7 @@ def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Take
         if name not in KEY_OF_SPELLING and name not in _MEANINGLESS
     ]
     if not (known.get("command") or known.get("url")):
-        return Taken(None, ("has neither a command nor a URL",))
+        return ConvertedEntry(None, ("has neither a command nor a URL",))
     if unknown:
         notes.append(f"not taken over: {', '.join(sorted(map(_shown, unknown)))}")
     _take_timeout(client, prepared.get("timeout"), known, notes)
@@ -122,7 +126,7 @@ def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Take
     written = _with_our_variables(written, client, inputs or {}, notes)
     if known.get("disabled") is True or known.get("enabled") is False:
         written["disabled"] = True
-    return Taken(written, tuple(dict.fromkeys(notes)))
+    return ConvertedEntry(written, tuple(dict.fromkeys(notes)))
 
 
 def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
@@ -171,7 +175,7 @@ def _usable_sign_in(given: Mapping[Any, Any]) -> dict[str, Any]:
     return keys
 
 
-def taken_by_project(server: str, entry: dict[str, Any]) -> Taken:
+def taken_by_project(server: str, entry: dict[str, Any]) -> ConvertedEntry:
     """Replace secrets by references to variables, which each user of the shared file sets."""
 
     def name_of(found: LiteralSecret) -> str:
@@ -181,28 +185,28 @@ def taken_by_project(server: str, entry: dict[str, Any]) -> Taken:
 
     changed, moved = _without_literal_secrets(entry, name_of, "${{{}}}")
     notes = [
-        f"{found} is now ${{{new.name}}}: set it, or mcpagent keys set {new.name}"
+        f"{found} becomes ${{{new.name}}}: set it, or mcpagent keys set {new.name}"
         for found, new in moved
     ]
-    return Taken(changed, tuple(notes))
+    return ConvertedEntry(changed, tuple(notes))
 
 
-def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> Taken:
+def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> ConvertedEntry:
     """Replace secrets by references to keys of this server, `${keyring:server.VARIABLE}`.
 
     A name with the server's prefix and a dot is never a variable's name, so no other server and no model finds the
     secret in its environment.
     """
     if plain:
-        return Taken(entry, tuple(literal_warnings(server, entry)))
+        return ConvertedEntry(entry, tuple(literal_warnings(server, entry)))
     prefix = re.sub(r"[^A-Za-z0-9_@:/-]", "_", server)[:60]
 
     def name_of(found: LiteralSecret) -> str:
         return f"{prefix}.{re.sub(r'[^A-Za-z0-9_]', '_', found.variable)[:30]}"
 
     changed, moved = _without_literal_secrets(entry, name_of, "${{keyring:{}}}")
-    notes = [f"{found} is now ${{keyring:{new.name}}}" for found, new in moved]
-    return Taken(changed, tuple(notes), tuple(new for _, new in moved))
+    notes = [f"{found} becomes ${{keyring:{new.name}}}" for found, new in moved]
+    return ConvertedEntry(changed, tuple(notes), tuple(new for _, new in moved))
 
 
 def _without_literal_secrets(
@@ -422,7 +426,7 @@ def _with_our_variables(
         if isinstance(words, str) and words:
             meaning = f" ({safe_line(words, 60)})"
         notes.append(
-            f"{safe_line(match.group(), 60)}{meaning} is now {reference}: set it, or mcpagent keys set {variable}"
+            f"{safe_line(match.group(), 60)}{meaning} becomes {reference}: set it, or mcpagent keys set {variable}"
         )
         return reference
 

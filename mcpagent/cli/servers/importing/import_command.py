@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, get_args
 
-from mcpagent.cli.frame.configuration import short_path
-from mcpagent.cli.frame.error_lines import did_you_mean
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.figures import counted
-from mcpagent.cli.frame.options import Client, Options, WriteScope
-from mcpagent.cli.may_run.key_commands import place_of_secret
+from mcpagent.cli.approvals.key_commands import place_of_secret
+from mcpagent.cli.common.configuration import short_path
+from mcpagent.cli.common.error_lines import did_you_mean
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.number_formats import counted
+from mcpagent.cli.common.options import Client, Options, WriteScope
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_out
 from mcpagent.cli.servers.importing.clients import (
     ClientFile,
@@ -24,14 +24,19 @@ from mcpagent.cli.servers.importing.clients import (
     read_client_file,
 )
 from mcpagent.cli.servers.importing.foreign_entries import (
+    ConvertedEntry,
     NewSecret,
-    Taken,
     moved_workspace,
     taken_by_project,
     taken_by_user,
     taken_over,
 )
-from mcpagent.cli.servers.server_editing import ServerFile, file_to_write
+from mcpagent.cli.servers.server_editing import (
+    ServerFile,
+    demo_gone_line,
+    file_to_write,
+    is_first_server,
+)
 from mcpagent.config.literals import literal_secrets
 from mcpagent.config.secret_store import SecretStore, key_store
 from mcpagent.errors import ConfigError, InputError
@@ -41,7 +46,7 @@ from mcpagent.utilities.text.secrets import REDACTED, without_secrets
 
 @dataclass(slots=True)
 class Imported:
-    """The outcome for one file: server names by outcome, and remarks."""
+    """The outcome of an import from one file: `added` servers, those already `there`, remarks, and found secrets."""
 
     file: ClientFile
     added: list[str] = field(default_factory=list[str])
@@ -51,11 +56,11 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ImportMode:
     """The mode of an import: `replaceable` names may be replaced; `plan` converts an entry and its secrets."""
 
     replaceable: frozenset[str]
-    plan: Callable[[str, dict[str, Any]], Taken]
+    plan: Callable[[str, dict[str, Any]], ConvertedEntry]
     kept: Callable[[str], str | None]
 
 
@@ -78,6 +83,7 @@ def import_servers(
     terminal = open_terminal(options.color)
     store = store or key_store(options.environ)
     before = file_to_write(options, scope)
+    replaces_demo = is_first_server(before, options)
     files = [
         file
         for file in files_to_read(options, scope)
@@ -87,7 +93,7 @@ def import_servers(
         plan = taken_by_project
     else:
         plan = partial(taken_by_user, plain=plain_secrets)
-    manner = Manner(frozenset(before.entries if replace else ()), plan, store.get)
+    manner = ImportMode(frozenset(before.entries if replace else ()), plan, store.get)
     file, outcomes = _merged(options, before, files, manner)
     path = short_path(str(file.path), options.folder)
     added = [name for outcome in outcomes for name in outcome.added]
@@ -116,6 +122,8 @@ def import_servers(
         terminal.err,
         f"{counted(len(added), 'server')} {'would be added' if dry_run else 'added'} to {path}",
     )
+    if replaces_demo and added and not dry_run:
+        put(terminal.err, demo_gone_line(), style="dim")
     return ExitCode.OK
 
 
@@ -156,7 +164,7 @@ def servers_elsewhere(options: Options) -> dict[Client, int]:
 
 
 def _merged(
-    options: Options, file: ServerFile, files: Sequence[ClientFile], manner: Manner
+    options: Options, file: ServerFile, files: Sequence[ClientFile], manner: ImportMode
 ) -> tuple[ServerFile, list[Imported]]:
     """Return the file with the servers of all others, and what came of each of these."""
     outcomes: list[Imported] = []
@@ -178,12 +186,18 @@ def _merged(
                 outcome.notes.append(f"{safe_line(name, 64)} {'; '.join(taken.notes)}")
             else:
                 entry = moved_workspace(taken.entry, inner)
-                file = _with_one(file, name, Taken(entry, taken.notes), outcome, manner)
+                file = _with_one(
+                    file, name, ConvertedEntry(entry, taken.notes), outcome, manner
+                )
     return file, outcomes
 
 
 def _with_one(
-    file: ServerFile, name: str, taken: Taken, outcome: Imported, manner: Manner
+    file: ServerFile,
+    name: str,
+    taken: ConvertedEntry,
+    outcome: Imported,
+    manner: ImportMode,
 ) -> ServerFile:
     """Return the file with this server too, if it is a new one."""
     assert taken.entry is not None

@@ -15,7 +15,7 @@ from mcpagent.journal.sessions.export.json_document import as_json
 from mcpagent.journal.sessions.export.markdown_text import as_markdown
 from mcpagent.journal.sessions.export.transcript import Transcript
 from mcpagent.journal.sessions.export.web_page import as_html
-from mcpagent.journal.sessions.kept import KeptSession
+from mcpagent.journal.sessions.loaded_session import LoadedSession
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide_environment
 
@@ -31,7 +31,7 @@ _WRITERS: Mapping[str, Callable[[Transcript], str]] = {
 }
 
 
-def exported(session: KeptSession, form: str, *, now: float | None = None) -> str:
+def exported(session: LoadedSession, form: str, *, now: float | None = None) -> str:
     """Return the conversation as the text of a file: a stored one (`store.read(id)`), or a `Session.snapshot()`.
 
     Secrets that mcpagent knows, those of the environment, and the shapes of issuers' keys are replaced. `now` is in
@@ -45,7 +45,7 @@ def exported(session: KeptSession, form: str, *, now: float | None = None) -> st
     return _WRITERS[form](transcript_of(session, now=now))
 
 
-def transcript_of(session: KeptSession, *, now: float | None = None) -> Transcript:
+def transcript_of(session: LoadedSession, *, now: float | None = None) -> Transcript:
     """Return the conversation that the exports contain; its arguments are those of `exported`."""
     hide_environment(os.environ)
     return Transcript.of(session, time.time() if now is None else now)

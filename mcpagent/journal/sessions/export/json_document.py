@@ -1,6 +1,7 @@
 """A conversation as JSON that a program can read: `load_messages` and `agent.session` accept `messages`.
 
-docs/sessions.md documents the fields. Later versions may add fields; an incompatible change gets a new version number.
+docs/session-stores.md documents the fields. Later versions may add fields; an incompatible change gets a new version
+number.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from mcpagent.journal.sessions.export.transcript import Transcript
-from mcpagent.journal.sessions.standing import steps_to_json, which_wait
+from mcpagent.journal.sessions.saved_state import steps_to_json, which_wait
 from mcpagent.values.messages import dump_messages
 
 SCHEMA = "mcpagent.session/1"

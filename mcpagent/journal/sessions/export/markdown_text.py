@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 
-from mcpagent.history.intake.file_words import details_of, file_kind
+from mcpagent.history.intake.file_descriptions import details_of, file_kind
 from mcpagent.journal.sessions.export.transcript import (
     Answered,
     CalledTool,
-    FileRoom,
-    News,
+    ExportBudget,
+    NoticeToModel,
     OfferedTools,
     Transcript,
     Turn,
@@ -48,7 +48,7 @@ _LEAVES_A_QUOTE = re.compile(r"[<&]|!\[|\]:|\]\(\s*(?!https?://)")
 
 def as_markdown(transcript: Transcript) -> str:
     """Questions and answers as quotes, with their own Markdown if it is harmless; calls and results as code."""
-    room = FileRoom()
+    room = ExportBudget()
     lines = [f"# {_plain(transcript.title)}", ""]
     lines += [
         f"- {name}: {_plain(words)}" for name, words in transcript.facts().items()
@@ -67,13 +67,13 @@ def as_markdown(transcript: Transcript) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _turn(turn: Turn, room: FileRoom) -> Iterator[str]:
+def _turn(turn: Turn, room: ExportBudget) -> Iterator[str]:
     if turn.number:
         yield from (f"## Question {turn.number}", "")
         for part in turn.question:
             yield from _part(part, room)
     for entry in turn.entries:
-        if isinstance(entry, News):
+        if isinstance(entry, NoticeToModel):
             yield from ("*The model was told:*", "")
             for part in entry.parts:
                 yield from _part(part, room)
@@ -81,7 +81,7 @@ def _turn(turn: Turn, room: FileRoom) -> Iterator[str]:
         yield from _answer(entry, room)
 
 
-def _answer(answer: Answered, room: FileRoom) -> Iterator[str]:
+def _answer(answer: Answered, room: ExportBudget) -> Iterator[str]:
     yield from (
         f"### {'Step' if answer.has_calls else 'Answer, step'} {answer.number}",
         "",
@@ -111,7 +111,7 @@ def _offered(offered: OfferedTools) -> str:
     return f"Offered: {count}; {' '.join(signs) or 'in another order'}"
 
 
-def _call(called: CalledTool, room: FileRoom) -> Iterator[str]:
+def _call(called: CalledTool, room: ExportBudget) -> Iterator[str]:
     call, result, state = called.call, called.result, called.state
     if state.words:
         words = [f"**{state.words}**"]
@@ -132,7 +132,7 @@ def _call(called: CalledTool, room: FileRoom) -> Iterator[str]:
         yield from _part(change, room)
 
 
-def _part(part: Part | CalledTool, room: FileRoom) -> Iterator[str]:
+def _part(part: Part | CalledTool, room: ExportBudget) -> Iterator[str]:
     match part:
         case Text(text=text) if text.strip():
             first, _, left = room.cut(text.strip("\n"), MAX_WORDS)
@@ -169,7 +169,7 @@ def _part(part: Part | CalledTool, room: FileRoom) -> Iterator[str]:
             pass
 
 
-def _not_said(part: ProviderBlock | Compacted, room: FileRoom) -> Iterator[str]:
+def _not_said(part: ProviderBlock | Compacted, room: ExportBudget) -> Iterator[str]:
     if isinstance(part, ProviderBlock):
         yield from (
             f"*what only its provider reads: {_code(safe_line(str(part.data.get('type', '')), 80))}*",
@@ -182,7 +182,7 @@ def _not_said(part: ProviderBlock | Compacted, room: FileRoom) -> Iterator[str]:
 
 
 def _block(
-    text: str, room: FileRoom, language: str = "", limit: int = MAX_RESULT
+    text: str, room: ExportBudget, language: str = "", limit: int = MAX_RESULT
 ) -> Iterator[str]:
     first, _, left = room.cut(text, limit)
     yield from (fenced(safe_text(first), language=language), "", *_more(left))

@@ -9,10 +9,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from mcpagent.errors import InputError
 from mcpagent.history.conversation import CANCELLED, INNER, UNKNOWN, CallProgress
-from mcpagent.journal.sessions.kept import KeptSession
+from mcpagent.journal.sessions.loaded_session import LoadedSession
 from mcpagent.journal.sessions.run_ended import RunEnded, ended_from_json
-from mcpagent.journal.sessions.standing import Standing, progress_from_json
-from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
+from mcpagent.journal.sessions.saved_state import SavedState, progress_from_json
+from mcpagent.models.provider_tools.provider_calls import (
+    ProviderResult,
+    calls_to_come,
+    ran_at,
+)
 from mcpagent.prompt.builder import is_own_note
 from mcpagent.utilities.text.safe_text import safe_line, without_halves
 from mcpagent.utilities.text.secrets import without_secrets
@@ -115,7 +119,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NoticeToModel:
     """A message to the model from mcpagent, not from a person."""
 
     parts: tuple[Part, ...]
@@ -127,7 +131,7 @@ class Turn:
 
     number: int
     question: tuple[Part, ...] = ()
-    entries: tuple[Answered | News, ...] = ()
+    entries: tuple[Answered | NoticeToModel, ...] = ()
     run: str = ""
     """The ID of the last run that answered it."""
 
@@ -144,18 +148,18 @@ class Turn:
 class Transcript:
     """A conversation without secrets. `at` is the time of the export, `ending` describes pending work."""
 
-    session: KeptSession
-    standing: Standing
+    session: LoadedSession
+    standing: SavedState
     turns: tuple[Turn, ...]
     at: datetime
     ending: str = ""
     ends: Mapping[str, RunEnded] = field(default_factory=dict[str, RunEnded])
 
     @classmethod
-    def of(cls, session: KeptSession, now: float) -> Transcript:
+    def of(cls, session: LoadedSession, now: float) -> Transcript:
         """Build the transcript. Raises `InputError` for values that no version of mcpagent wrote."""
         try:
-            standing = Standing.from_json(session.values)
+            standing = SavedState.from_json(session.values)
             progress = {
                 call: progress_from_json(data) for call, data in session.calls.items()
             }
@@ -297,20 +301,20 @@ def step_figures(step: Step) -> list[str]:
 
 
 def _turns(
-    session: KeptSession, standing: Standing, progress: Mapping[str, CallProgress]
+    session: LoadedSession, standing: SavedState, progress: Mapping[str, CallProgress]
 ) -> Iterator[Turn]:
     steps = {step.place: step for step in session.steps}
     pending = {
         call.call_id.rpartition(INNER)[0]: call.kind for call in standing.pending
     }  # that of their program
     pending |= {call.call_id: call.kind for call in standing.pending}
-    number, question, entries = 0, tuple[Part, ...](), list[Answered | News]()
+    number, question, entries = 0, tuple[Part, ...](), list[Answered | NoticeToModel]()
     answers, before, run = 0, tuple[str, ...](), ""
     waiting = calls_to_come(None)
     for place, message in enumerate(session.messages):
         if message.role == "user":
             if is_news(session.messages, place):
-                entries.append(News(message.parts))
+                entries.append(NoticeToModel(message.parts))
                 continue
             if number or entries:
                 yield Turn(number, question, tuple(entries), run)
@@ -363,7 +367,7 @@ def calls_run_there(message: Message) -> list[CalledTool]:
     ]
 
 
-def _called_there(ran: Ran) -> CalledTool:
+def _called_there(ran: ProviderResult) -> CalledTool:
     """Return a call that the model's provider ran, with its outcome."""
     if ran.call.server:
         name = f"{ran.call.server}.{ran.call.name}"
@@ -529,7 +533,7 @@ def _hidden(value: _T) -> _T:
 
 
 @dataclass(slots=True)
-class FileRoom:
+class ExportBudget:
     """The characters of third-party text that an export still accepts, so that every exported file can be opened."""
 
     left: int = 20_000_000

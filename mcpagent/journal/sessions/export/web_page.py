@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from mcpagent.history.intake.file_words import details_of, file_kind
+from mcpagent.history.intake.file_descriptions import details_of, file_kind
 from mcpagent.history.intake.media_types import image_type
 from mcpagent.journal.sessions.export.transcript import (
     Answered,
     CalledTool,
-    FileRoom,
-    News,
+    ExportBudget,
+    NoticeToModel,
     OfferedTools,
     Transcript,
     Turn,
@@ -88,7 +88,7 @@ def as_html(transcript: Transcript) -> str:
 
 
 def _body(transcript: Transcript) -> _Html:
-    room = FileRoom()
+    room = ExportBudget()
     facts = [
         _el("div", _el("dt", name), _el("dd", words))
         for name, words in transcript.facts().items()
@@ -116,7 +116,7 @@ def _body(transcript: Transcript) -> _Html:
     )
 
 
-def _turn(turn: Turn, room: FileRoom) -> _Html:
+def _turn(turn: Turn, room: ExportBudget) -> _Html:
     question = None
     if turn.number:
         heading = _el(
@@ -129,7 +129,7 @@ def _turn(turn: Turn, room: FileRoom) -> _Html:
             cls="question",
         )
     entries = (
-        _news(entry, room) if isinstance(entry, News) else _answer(entry, room)
+        _news(entry, room) if isinstance(entry, NoticeToModel) else _answer(entry, room)
         for entry in turn.entries
     )
     named = {}
@@ -138,7 +138,7 @@ def _turn(turn: Turn, room: FileRoom) -> _Html:
     return _el("section", question, *entries, **named)
 
 
-def _news(news: News, room: FileRoom) -> _Html:
+def _news(news: NoticeToModel, room: ExportBudget) -> _Html:
     return _el(
         "aside",
         _el("p", "The model was told", cls="note"),
@@ -146,7 +146,7 @@ def _news(news: News, room: FileRoom) -> _Html:
     )
 
 
-def _answer(answer: Answered, room: FileRoom) -> _Html:
+def _answer(answer: Answered, room: ExportBudget) -> _Html:
     said = []
     if answer.model:
         said = [safe_line(answer.model, 120)]
@@ -189,7 +189,7 @@ def _offered(offered: OfferedTools) -> _Html:
 
 
 def _parts(
-    parts: Sequence[Part | CalledTool], room: FileRoom, *, is_answer: bool
+    parts: Sequence[Part | CalledTool], room: ExportBudget, *, is_answer: bool
 ) -> Iterator[_Html]:
     for part in parts:
         match part:
@@ -229,7 +229,7 @@ def _parts(
                 pass
 
 
-def _not_said(part: ProviderBlock | Compacted, room: FileRoom) -> _Html:
+def _not_said(part: ProviderBlock | Compacted, room: ExportBudget) -> _Html:
     if isinstance(part, Compacted):
         if part.summary:
             shown = _words(part.summary, room)
@@ -247,7 +247,7 @@ def _not_said(part: ProviderBlock | Compacted, room: FileRoom) -> _Html:
     )
 
 
-def _call(called: CalledTool, room: FileRoom) -> _Html:
+def _call(called: CalledTool, room: ExportBudget) -> _Html:
     call, result, state = called.call, called.result, called.state
     whole = call.malformed or json.dumps(
         call.arguments, indent=1, ensure_ascii=False, default=str
@@ -290,7 +290,7 @@ def _call(called: CalledTool, room: FileRoom) -> _Html:
     return _Html("".join((details, *changes)))
 
 
-def _file(part: FilePart, room: FileRoom) -> _Html:
+def _file(part: FilePart, room: ExportBudget) -> _Html:
     if isinstance(part, Image):
         return _image(part, room)
     return _el(
@@ -298,7 +298,7 @@ def _file(part: FilePart, room: FileRoom) -> _Html:
     )
 
 
-def _image(image: Image, room: FileRoom) -> _Html:
+def _image(image: Image, room: ExportBudget) -> _Html:
     """Return the picture, if its bytes are of a type that can contain only a picture."""
     try:
         data = base64.b64decode(image.data, validate=False)
@@ -345,7 +345,7 @@ def _characters(text: str) -> str:
     return f"{len(text):,} characters"
 
 
-def _words(text: str, room: FileRoom) -> _Html:
+def _words(text: str, room: ExportBudget) -> _Html:
     """Return the text verbatim, line by line."""
     return _Html(
         "".join(_cut(text.strip("\n"), room, MAX_WORDS, MAX_FOLDED_WORDS, cls="words"))
@@ -354,7 +354,7 @@ def _words(text: str, room: FileRoom) -> _Html:
 
 def _cut(
     text: str,
-    room: FileRoom,
+    room: ExportBudget,
     shown: int = MAX_RESULT,
     folded: int = MAX_FOLDED_RESULT,
     *,
@@ -407,7 +407,7 @@ def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
 # -- the Markdown of an answer ---------------------------------------------------------------------------------------
 
 
-def _takes(room: FileRoom, text: str) -> bool:
+def _takes(room: ExportBudget, text: str) -> bool:
     """Reserve space for the text. False if there is no space, or the text takes too long to parse as Markdown."""
     if len(text) > min(MAX_WORDS, room.left, room.markdown_left):
         return False

@@ -1,0 +1,77 @@
+"""Decide which tools need a new consent because their servers changed them since their first use.
+
+Calls, `/why`, `/allow` and `mcpagent permissions explain` use the same functions, so that none calls a tool allowed
+whose next call is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mcpagent.permissions.trust.own_edits import are_written_in
+from mcpagent.utilities.text.safe_text import safe_line
+
+if TYPE_CHECKING:
+    from mcpagent.agents.agent import Agent
+    from mcpagent.cli.common.configuration import Configuration
+    from mcpagent.cli.common.options import Options
+    from mcpagent.mcp.lists.pins import ToolChange
+    from mcpagent.values.messages import ToolDefinition
+
+HOW_TO_ACCEPT = (
+    "a chat asks about it at its next call; with -p, --trust-changes accepts it"
+)
+
+
+async def is_accepted(
+    change: ToolChange, options: Options, configuration: Configuration
+) -> bool:
+    """Return whether a changed tool may be called without a question: by `--trust-changes`, or as the user's code."""
+    if options.trust_changes:
+        return True
+    folder = configuration.own_code.get(change.server)
+    if folder is None or change.is_declared_safe:
+        return False
+    return await asyncio.to_thread(are_written_in, folder, change.texts, change.tool)
+
+
+async def change_to_agree_to(
+    tool: ToolDefinition, agent: Agent, options: Options, configuration: Configuration
+) -> ToolChange | None:
+    """Return the change that the next call of the tool needs consent to; its server is connected if need be."""
+    for link in agent.mcp.toolsets:
+        if link.config.name == tool.server:
+            change = await link.change_of(tool)
+            if change is not None and not await is_accepted(
+                change, options, configuration
+            ):
+                return change
+    return None
+
+
+async def known_changes(
+    tools: Iterable[ToolDefinition],
+    agent: Agent,
+    options: Options,
+    configuration: Configuration,
+) -> list[ToolChange]:
+    """Return the changes that the next calls of these tools need consent to, by the known lists of their servers."""
+    links = {link.config.name: link for link in agent.mcp.toolsets}
+    changes = [
+        links[tool.server].known_change(tool)
+        for tool in tools
+        if tool.kind == "tool" and tool.server in links
+    ]
+    return [
+        change
+        for change in changes
+        if change is not None and not await is_accepted(change, options, configuration)
+    ]
+
+
+def reason_of(change: ToolChange) -> str:
+    """Return `its server changed it since its first use: description: "old" -> "new"`."""
+    lines = safe_line("; ".join(change.lines), 300)
+    return f"its server changed it since its first use: {lines}"

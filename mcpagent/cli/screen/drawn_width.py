@@ -1,0 +1,41 @@
+"""Cut text that a person must judge into rows that no terminal wraps again.
+
+rich counts spacing marks and skin tones as nothing; most terminals draw them. A row that is wider than the screen would
+be wrapped by the terminal, and its rest would look like a row of its own.
+"""
+
+from __future__ import annotations
+
+from unicodedata import category
+
+from rich.cells import cell_len
+
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+
+
+def drawn_width(text: str) -> int:
+    """Return the most cells that a terminal may draw the text in."""
+    if text.isascii():
+        return cell_len(text)
+    return sum(map(_most_cells, text))
+
+
+def _most_cells(char: str) -> int:
+    if ord(char) in _SKIN_TONES:
+        return 2
+    if category(char) in ("Mc", "Me"):
+        return 1
+    return cell_len(char)
+
+
+def cut_into_rows(text: str, width: int) -> list[str]:
+    """Return the text in rows of at most `width` cells, whatever the terminal; one empty row for an empty text."""
+    rows, row, used = list[str](), "", 0
+    for char in text:
+        cells = _most_cells(char)
+        if row and used + cells > width:
+            rows.append(row)
+            row, used = "", 0
+        row += char
+        used += cells
+    return [*rows, row]

@@ -1,0 +1,99 @@
+"""Scale pictures and extract the text of documents in a separate process with bounded time and memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+
+from mcpagent.history.intake.budget import MAX_IMAGE_BYTES, SCALED_SIDE
+from mcpagent.history.intake.media_types import base64_bytes
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Document
+
+_SECONDS = 60
+_PASSED_ON = (
+    "PATH",
+    "HOME",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "LD_LIBRARY_PATH",
+)
+"""Variables that the process needs to start; it gets no other, so no keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOutput:
+    """The output of the process; `why` is the reason for a missing output."""
+
+    output: bytes = b""
+    why: str = ""
+
+
+def can_scale() -> bool:
+    """Return whether the extra `mcpagent[images]` is installed."""
+    return find_spec("PIL") is not None
+
+
+def can_extract() -> bool:
+    """Return whether the extra `mcpagent[pdf]` is installed."""
+    return find_spec("pypdf") is not None
+
+
+def in_worker(task: str, data: bytes) -> ProcessOutput:
+    """Run one task of `file_worker.py` on the bytes. It blocks, so call it in a thread."""
+    command = [sys.executable, "-P", "-m", "mcpagent.history.intake.file_worker", task]
+    variables = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program
+            command,
+            input=data,
+            capture_output=True,
+            timeout=_SECONDS,
+            env=variables,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return ProcessOutput(why=f"it takes longer than {_SECONDS} s to read")
+    except OSError as error:
+        return ProcessOutput(why=safe_line(str(error), 200))
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return ProcessOutput(why=safe_line(said, 200) or "it could not be read")
+    return ProcessOutput(done.stdout)
+
+
+def scaled(data: bytes) -> tuple[str, bytes, str] | str:
+    """Return a picture within the budget: media type, bytes, and its size before and after; a text says why not."""
+    if not can_scale():
+        return "pip install 'mcpagent[images]' to have it scaled down"
+    worked = in_worker(f"scale:{SCALED_SIDE}:{MAX_IMAGE_BYTES}", data)
+    if worked.why:
+        return worked.why
+    head, _, picture = worked.output.partition(b"\n")
+    media_type, _, sizes = head.decode().partition(" ")
+    return media_type, picture, sizes
+
+
+@lru_cache(maxsize=32)
+def text_of(document: Document) -> ProcessOutput:
+    """Return the text of a PDF; an instance is read once. It blocks, so call it in a thread."""
+    if document.media_type != "application/pdf":
+        return ProcessOutput(why="only the text of a PDF can be extracted")
+    if not can_extract():
+        return ProcessOutput(
+            why="pip install 'mcpagent[pdf]' to have its text extracted"
+        )
+    data = base64_bytes(document.data)
+    if data is None:
+        return ProcessOutput(why="its data is not valid Base64")
+    worked = in_worker("text", data)
+    if not worked.why and not worked.output.strip():
+        return ProcessOutput(why="there is no text in it: its pages are pictures")
+    return worked

@@ -1,0 +1,48 @@
+"""Ask git about a folder, without running anything that the folder's repository configures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+SECONDS = 5.0
+_QUIET = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+"""Keep git from locking and from downloading."""
+
+_NO_PROGRAMS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}")
+"""Settings by which a repository starts programs; they are overridden."""
+
+GIT_FAILURES = (OSError, subprocess.SubprocessError)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Return what git prints. Raises `GIT_FAILURES` if it fails, is not installed, or takes too long."""
+    settings = [word for setting in _NO_PROGRAMS for word in ("-c", setting)]
+    command = ["git", *settings, *arguments]
+    done = subprocess.run(  # noqa: S603  ours, and its arguments are no shell's
+        command,
+        cwd=folder,
+        env={**os.environ, **_QUIET},
+        capture_output=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def is_ignored(path: Path) -> bool:
+    """Return whether the repository of the file leaves it out: its commits do not contain the file.
+
+    Links are followed. Returns False without a repository or git.
+    """
+    real = Path(os.path.realpath(path))
+    try:
+        return bool(git(real.parent, "check-ignore", "--", f"./{real.name}"))
+    except GIT_FAILURES:
+        return False
