@@ -4,6 +4,10 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,12 +15,15 @@ from hypothesis import HealthCheck, settings
 from mcpagent.utilities.text import secrets
 from tests import tables
 from tests.terminal.small_model import small_model
+from tests.terminal.warm import close_starter
+
+ROOT = Path(__file__).resolve().parents[1]
 
 # How long an example takes says more about the machine than about us; every test has a time limit of its own. The same
 # examples at each run, so that a test that passed here passes there: `--hypothesis-profile=explore` looks for others,
 # and `--hypothesis-seed=N` tries those of that seed, the same ones at each run.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("any-machine", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("any-machine", settings.get_profile("explore"), derandomize=True, max_examples=50)
 settings.register_profile("seeded", settings.get_profile("explore"), database=None)
 settings.load_profile("any-machine")
 
@@ -43,6 +50,28 @@ def pytest_configure(config: pytest.Config) -> None:
     is_seeded = config.getoption("--hypothesis-seed", default=None) is not None
     if is_seeded and not config.getoption("--hypothesis-profile", default=None):
         settings.load_profile("seeded")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Let each worker begin with another part of the modules.
+
+    In a fresh clone a module is compiled when it is first imported. Workers that import the modules in the same order
+    all compile each of them; those that are at different places find what the others have compiled.
+    """
+    gc.disable()  # what is loaded stays: the collector would look at all of it again and again
+    worker: dict[str, Any] | None = getattr(session.config, "workerinput", None)
+    if worker is not None and session.config.args == session.config.getini("testpaths"):
+        files = sorted((ROOT / "tests").rglob("test_*.py"))
+        first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        for file in files[first:] + files[:first]:
+            # what cannot be imported is reported when pytest collects it
+            with suppress(Exception, pytest.skip.Exception):
+                import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -80,6 +109,13 @@ def nobody_elses_secrets() -> Iterator[None]:
     before = secrets._values
     yield
     secrets._values = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_start_from_a_process_that_ends() -> Iterator[None]:
+    """The process that starts commands with their modules loaded ends with the tests."""
+    yield
+    close_starter()
 
 
 @pytest.fixture(scope="module", autouse=True)

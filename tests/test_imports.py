@@ -30,13 +30,15 @@ ORDER = (
     "tool_search",
     "run",
     "code_mode",
+    "openapi",
+    "skills",
     "mcp",
     "toolsets",
     "journal",
     "agents",
-    "cli/frame",
+    "cli/common",
     "cli/screen",
-    "cli/may_run",
+    "cli/approvals",
     "cli/oneshot",
     "cli/tools_command",
     "cli/servers",
@@ -235,7 +237,7 @@ def test_databases_are_opened_in_these_places() -> None:
     assert opens == {
         "agents/durable/database.py",
         "search/learning.py",
-        "search/meaning/vector_cache.py",
+        "search/semantic/vector_cache.py",
         "journal/sessions/sqlite.py",
     }
 
@@ -264,7 +266,7 @@ def test_importing_agent_does_not_load_the_engine() -> None:
     code = f"import json, sys\nfrom mcpagent import Agent\n{own}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert set(json.loads(done.stdout)) == {
-        f"mcpagent.agents.{name}" for name in ("agent", "names_elsewhere", "runnable")
+        f"mcpagent.agents.{name}" for name in ("agent", "other_libraries", "runnable")
     }
     assert not loaded_by("from mcpagent import Agent") & {"asyncio", "ssl", "logging", "sqlite3", *HEAVY}
     assert "asyncio" in loaded_by("from mcpagent import Agent\nAgent('offline')")

@@ -18,12 +18,12 @@ OF_NO_MODULE = {
     "test_docstrings.py": "all of the package",
     "test_imports.py": "all of the package",
     "test_layout.py": "the tests",
+    "test_prose.py": "docstrings, comments and pages",
     "test_public_names.py": "all of the package",
     "test_public_surface.py": "the classes that users meet",
     "test_tables.py": "the tests' own tables",
     "test_typing.py": "all of the package",
     "permissions/trust/test_bad_inputs.py": "the bad inputs of the reliability design, through all modules",
-    "permissions/trust/test_threats.py": "the tests of the threats and bad inputs, by their numbers",
 }
 """Folders and files that mirror nothing, and what they are about instead."""
 

@@ -70,6 +70,11 @@ class Gate:
         return "through"
 
 
+def test_an_agent_that_never_started_has_no_conversation() -> None:
+    agent = Agent(ScriptedModel(["hello"]))
+    assert (agent.messages, agent.pending) == ((), ())
+
+
 async def test_asks_continue_one_conversation() -> None:
     model = ScriptedModel(["one", "two"])
     async with Agent(model, instructions="Be brief.") as agent:

@@ -286,12 +286,12 @@ async def asks_with_a_history(agent: Agent) -> None:
 THEN = (asks, streams, rewinds, rewinds_nothing, changes_the_model, begins_anew, asks_with_a_history)
 
 
-Way = Callable[[Scene, str], Awaitable[object]]
+TransportChoice = Callable[[Scene, str], Awaitable[object]]
 
 
 @each_row("way", WAYS)
 @each_row("moment", MOMENTS)
-async def test_no_way_of_leaving_keeps_the_session_busy(way: Way, moment: str) -> None:
+async def test_no_way_of_leaving_keeps_the_session_busy(way: TransportChoice, moment: str) -> None:
     await leaves_it_free(way, moment, asks)
 
 
@@ -300,12 +300,12 @@ async def test_no_way_of_leaving_keeps_the_session_busy(way: Way, moment: str) -
 @each_row("moment", MOMENTS)
 @each_row("then", THEN[1:])
 async def test_whatever_is_done_then_finds_it_free(
-    way: Way, moment: str, then: Callable[[Agent], Awaitable[None]]
+    way: TransportChoice, moment: str, then: Callable[[Agent], Awaitable[None]]
 ) -> None:
     await leaves_it_free(way, moment, then)
 
 
-async def leaves_it_free(way: Way, moment: str, then: Callable[[Agent], Awaitable[None]]) -> None:
+async def leaves_it_free(way: TransportChoice, moment: str, then: Callable[[Agent], Awaitable[None]]) -> None:
     scene = Scene(ends=moment == "at the end")
     async with asyncio.timeout(SECONDS), scene.agent as agent:
         stream = await way(scene, moment)  # may be held on to

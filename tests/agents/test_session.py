@@ -32,7 +32,7 @@ from mcpagent.agents.event_stream import EventStream
 from mcpagent.agents.session import Session
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.scripted import Reply, ScriptedModel
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.composition import filtered, prefixed
 from mcpagent.toolsets.definition import RunOptions

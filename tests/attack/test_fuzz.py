@@ -29,11 +29,11 @@ from mcpagent.agents.cards.reading import parse_card
 from mcpagent.agents.cards.writing import dump_card
 from mcpagent.cli import main
 from mcpagent.cli.app import _grammar, command_line
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.settings import read_settings, settable
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.settings import read_settings, settable
 from mcpagent.config import load_servers
 from mcpagent.errors import McpAgentError
-from mcpagent.mcp.transports.bytes_to_messages import FLOOD_BYTES, Junk, MessageReader, decode
+from mcpagent.mcp.transports.bytes_to_messages import FLOOD_BYTES, InvalidOutput, MessageReader, decode
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.foreign_histories import read_history
 from mcpagent.run.validation import verdict
@@ -365,11 +365,13 @@ def test_frames(fuzz: Fuzz) -> None:
     def check(given_bytes: tuple[bytes, int]) -> None:
         data, place = given_bytes
         messages = read([data])
-        assert all(message.text.isprintable() for message in messages if isinstance(message, Junk))
+        assert all(message.text.isprintable() for message in messages if isinstance(message, InvalidOutput))
         cut = place % (len(data) + 1)
         in_two = read([data[:cut], data[cut:]])
         if len(data) >= FLOOD_BYTES:  # of a flood of other lines only some are looked at
-            in_two, messages = ([one for one in found if not isinstance(one, Junk)] for found in (in_two, messages))
+            in_two, messages = (
+                [one for one in found if not isinstance(one, InvalidOutput)] for found in (in_two, messages)
+            )
         assert repr(in_two) == repr(messages)
 
     fuzz.run(st.tuples(damaged(lines), st.integers(0, 10_000)), check)

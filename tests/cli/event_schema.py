@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from mcpagent.cli.frame.exit_codes import ERROR_KINDS, ExitCode
+from mcpagent.cli.common.exit_codes import ERROR_KINDS, ExitCode
 from mcpagent.cli.oneshot.json_report import SCHEMA
 from mcpagent.mcp.server_status import ServerState
 from mcpagent.values.events import StopReason
@@ -253,7 +253,9 @@ DOCUMENTS: Mapping[str, DocumentKind] = {
             "structured": {"description": "with --json-schema: the document that fits it"},
             "error": ERROR,
         },
-        subtype=_about(TEXT, '"success", "error", or "stopped_" and the stop reason'),
+        subtype=_about(
+            TEXT, '"success", "denied" (answered without a call), "error", or "stopped_" and the stop reason'
+        ),
         is_error=FLAG,
         result=_about(_or_null(TEXT), "the answer; null if there is none"),
     ),

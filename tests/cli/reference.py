@@ -9,12 +9,12 @@ from typing import Any
 
 from mcpagent.cli.app import command_line
 from mcpagent.cli.chat.slash.slash_table import COMMANDS, KEYS, PREFIXES
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import flags_of, is_listed, leaves, options_in
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import flags_of, is_listed, leaves, options_in
 from mcpagent.cli.help import TOP_LEVEL_HELP
 from mcpagent.cli.help_pages import every_option
 from mcpagent.cli.oneshot.json_report import SCHEMA
-from mcpagent.permissions import rules
+from mcpagent.permissions import decision
 from tests.cli.event_schema import DOCUMENTS
 
 
@@ -25,7 +25,7 @@ def page() -> str:
     chat = [(f"`{f'{name} {command.parameter}'.strip()}`", command.about) for name, command in COMMANDS.items()]
     parts = {
         "help": TOP_LEVEL_HELP,
-        "approvals": f"{(rules.__doc__ or '').strip()}\n",
+        "approvals": f"{(decision.__doc__ or '').strip()}\n",
         "documents": _rows(documents),
         "codes": _rows((str(code.value), code.meaning) for code in ExitCode),
         "chat": _rows(chat),

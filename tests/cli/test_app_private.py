@@ -32,6 +32,18 @@ def test_own_folders_that_others_may_write_into_are_taken_back(
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o777
 
 
+def test_a_folder_that_was_deleted_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for command in (["-p", "hello", "-q"], ["tools", "list"], ["doctor"]):
+        assert run(command) == 2, command
+        assert capsys.readouterr().err == "error: the current folder was deleted or moved; cd into another one\n"
+
+
 @pytest.mark.slow
 def test_t7_debug_shows_no_secret_in_what_libraries_log_or_in_a_traceback(tmp_path: Path) -> None:
     secrets = {

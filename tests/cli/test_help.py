@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
 from mcpagent.cli.app import command_line, run
-from mcpagent.cli.frame.options import flags_of, leaves, options_in
+from mcpagent.cli.common.options import flags_of, leaves, options_in
 from mcpagent.cli.help import TOP_LEVEL_HELP
 from mcpagent.cli.help_pages import GRANTS, command_page
+from tests.terminal.warm import on_a_terminal
 
 
 def test_the_help_page_names_every_command_and_fits_on_a_screen() -> None:
@@ -28,7 +31,8 @@ def test_every_option_is_explained_by_help_all() -> None:
         for param in command.params:
             if not getattr(param, "hidden", False):
                 assert param.help, (name, param.name)
-                assert param.opts[0].removeprefix("--set ") in page or param.metavar in page, (name, param.name)
+                first = [*param.opts, *param.secondary_opts][0]
+                assert first.removeprefix("--set ") in page or param.metavar in page, (name, param.name)
         assert max(map(len, page.splitlines())) <= 80, name
 
 
@@ -82,6 +86,7 @@ def test_a_flag_of_another_program_is_answered_with_the_flag_here(capsys: pytest
         "--temperature": "did you mean --set temperature=0?",
         "--max-calls": "write --set max_calls=VALUE",
         "--modle": "did you mean --model",
+        "--verison": "did you mean --version",
         "--xyzzy": "see mcpagent chat --help",
     }
     for flag, expected in rows.items():
@@ -108,3 +113,15 @@ def test_one_conversation_is_named_at_a_time(capsys: pytest.CaptureFixture[str])
     for arguments in (["-c", "-r", "x"], ["-p", "hi", "-c", "-r", "x"], ["-p", "hi", "-r", "x", "--session", "y"]):
         assert run(arguments) == 2
         assert "name two conversations" in capsys.readouterr().err, arguments
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
+def test_the_help_page_breaks_at_words_on_a_narrow_terminal(tmp_path: Path) -> None:
+    for arguments in (["--help"], ["--help", "all"]):
+        with on_a_terminal(arguments, tmp_path, columns=60) as screen:
+            assert screen.exit_code() == 0
+        lines = screen.text.splitlines()
+        assert all(len(line) <= 60 for line in lines if max(map(len, line.split()), default=0) < 52)
+        assert [word for line in lines for word in line.split()][
+            : len(TOP_LEVEL_HELP.split())
+        ] == TOP_LEVEL_HELP.split()

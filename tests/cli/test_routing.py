@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mcpagent.cli.app import run
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from tests.tables import each_row
 
@@ -20,11 +21,12 @@ GRAMMAR = Grammar(
         "--print",
         "-p",
         "--config",
+        "--server",
         "--help",
         "--resume",
         "-r",
     ],
-    value_options=("--model", "-m", "--output", "-o", "--config", "--resume", "-r"),
+    value_options=("--model", "-m", "--output", "-o", "--config", "--server", "--resume", "-r"),
     may_be_bare={"--resume": "--resume", "-r": "--resume"},
 )
 
@@ -77,6 +79,8 @@ def test_what_is_typed_becomes_a_command(typed: list[str], routed: list[str]) ->
         ("prmpt", 'mcpagent ask "..."?'),
         ("tool", "mcpagent tools list"),
         ("severs", "mcpagent mcp list"),
+        ("models", "mcpagent -m PROVIDER:MODEL?"),
+        ("export", "mcpagent sessions export ID?"),
         ("hello", "mcpagent --help"),
         ("-", "mcpagent --help"),
     ],
@@ -86,3 +90,70 @@ def test_a_single_word_that_is_no_command_is_never_sent_to_a_model(word: str, hi
         route([word], GRAMMAR)
     assert hint in str(error.value)
     assert f"mcpagent -p {word}" in str(error.value)
+
+
+def test_only_a_word_that_is_much_like_a_command_means_it() -> None:
+    for typed, message in (
+        (["what", "time", "is", "it"], "unknown command \"what\"; a question: mcpagent -p 'what time is it'"),
+        (["session", "lst"], "did you mean: mcpagent sessions list? (a question: "),
+        (["tols", "show", "a", "b"], "did you mean: mcpagent tools"),
+    ):
+        with pytest.raises(UnknownCommandError) as error:
+            route(typed, GRAMMAR)
+        assert message in str(error.value)
+
+
+def test_a_question_without_quotes_is_repeated_in_quotes() -> None:
+    for typed, command in ((["hello", "how", "are", "you?"], "'hello how are you?'"), (["hello", "-q"], "hello)")):
+        with pytest.raises(UnknownCommandError) as error:
+            route(typed, GRAMMAR)
+        assert f"mcpagent -p {command}" in str(error.value)
+
+
+def test_words_of_other_programs_for_the_commands_of_a_group_are_answered_with_ours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    expected = {
+        "mcp rm x": "mcpagent mcp remove",
+        "mcp get x": "mcpagent mcp list",
+        "mcp restart x": "mcpagent mcp test",
+        "sessions delte x": "mcpagent sessions delete",
+        "sessions remove x": "mcpagent sessions delete",
+        "sessions resume x": "mcpagent --resume ID",
+        "tools run x": "mcpagent tools call",
+        "tools ls": "mcpagent tools list",
+        "permissions remove x": "mcpagent permissions forget",
+        "trust remove x": "mcpagent trust revoke",
+        "config set model x": "mcpagent config edit",
+        "config list": "mcpagent config show",
+        "keys unset x": "mcpagent keys remove",
+    }
+    said = {}
+    for typed in expected:
+        assert run(typed.split()) == 2
+        said[typed] = capsys.readouterr().err.partition("did you mean ")[2].rstrip("?\n")
+    assert said == expected
+    assert run(["mcp", "xyz"]) == 2
+    assert capsys.readouterr().err == "error: no such command: xyz; see mcpagent mcp --help\n"
+
+
+@each_row(
+    "typed, meant",
+    [
+        ("chat --server slow=python ../slow.py", "slow='python ../slow.py'"),
+        ("-p hello --server slow=python3.12 ../slow.py", "slow='python3.12 ../slow.py'"),
+        ("--server fs=npx -y @scope/server /tmp --quiet", "fs='npx -y @scope/server /tmp'"),  # -y is --yes here
+        ("tools call --server=slow=python -m mine push", "slow='python -m mine push'"),
+        ("ask --server slow=./server hello", ""),
+        ("chat --server slow=python", ""),  # an error of its start
+        ("chat --server x=http://localhost:1/mcp hello", ""),
+        ("mcp add slow -- python --server a=python b", ""),
+    ],
+)
+def test_a_server_whose_command_is_not_quoted_is_one_error_with_the_right_quotes(typed: str, meant: str) -> None:
+    if not meant:
+        route(typed.split(), GRAMMAR)
+        return
+    with pytest.raises(UnknownCommandError) as caught:
+        route(typed.split(), GRAMMAR)
+    assert str(caught.value).endswith(f"alone is no server; put its whole command in quotes: --server {meant}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sqlite3
 import stat
 import subprocess
@@ -14,16 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel, Sessions
+from mcpagent import Agent, ScriptedModel, Sessions, approval_required
 from mcpagent.cli.app import run as run_here
 from mcpagent.cli.chat.session_picker import Choice
 from mcpagent.cli.chat.session_rows import session_rows
-from mcpagent.cli.frame.kept_sessions import resume_words, session_to_ask, short_id
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.sessions_command.changing import seconds_of
+from mcpagent.cli.common.options import Options
+from mcpagent.cli.common.stored_sessions import resume_words, session_to_ask, short_id
+from mcpagent.cli.sessions_command.sessions_changed import seconds_of
 from mcpagent.errors import InputError
 from mcpagent.journal.sessions import SessionInfo
+from mcpagent.permissions.approval_policy import ApprovalPolicy
+from mcpagent.values.approval import CallAnswer, PendingCall
 from tests.cli.event_schema import DOCUMENTS
+from tests.scenes import call
 from tests.tables import each_row
 
 OURS = "0123456789abcdef" * 2
@@ -140,6 +144,10 @@ def test_of_this_folder(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     assert home.folder.name in row
 
 
+MINUTE = r"\d\d:\d\d UTC"
+"""When an export was made: a minute may begin between two of them."""
+
+
 def test_rename_fork_export(home: Home) -> None:
     home.say(OURS, "How many lamps are there?", "Twelve.", "And desks?", "Seven.")
     assert home.run("sessions", "rename", "lamps", "the", "stock")[0] == 0
@@ -160,6 +168,49 @@ def test_rename_fork_export(home: Home) -> None:
     code, _, err = home.run("sessions", "export", OURS, "x.html")
     assert code == 2
     assert "there is such a file already" in err
+    assert home.run("sessions", "export", OURS, "x.txt")[0] == 0
+    written = (home.folder / "x.txt").read_text("utf-8")
+    assert re.sub(MINUTE, "", written) == re.sub(MINUTE, "", out)
+    code, _, err = home.run("sessions", "export", OURS, "x.pdf")
+    assert (code, err.splitlines()) == (
+        2,
+        ["error: x.pdf: no format .pdf; name a .md, .txt, .json or .html file, or the format with -o"],
+    )
+    assert not (home.folder / "x.pdf").exists()
+    assert home.run("sessions", "export", OURS, "x.pdf", "-o", "md")[0] == 0
+
+
+def test_show_marks_calls_that_were_declined_or_failed(home: Home) -> None:
+    def read(path: str) -> str:
+        raise OSError(f"no disk for {path}")
+
+    def write(path: str) -> str:
+        return f"{path} written"
+
+    def look() -> str:
+        return "lamps"
+
+    async def decide(request: PendingCall) -> CallAnswer:
+        return request.deny("not now")
+
+    async def converse() -> None:
+        store = home.store()
+        policy = ApprovalPolicy(decide=decide)
+        model = ScriptedModel([[call("read", path="a"), call("write", path="b"), call("look")], "Done."])
+
+        async with Agent(
+            model, tools=[read, approval_required([write]), look], approval=policy, sessions=store
+        ) as agent:
+            await agent.session(OURS).ask("Copy a to b")
+        store.close()
+
+    asyncio.run(converse())
+    shown = home.run("sessions", "show", OURS)[1].splitlines()
+    assert [line.strip() for line in shown if "path=" in line or "look" in line] == [
+        "✗ read  path=a  failed",
+        "✗ write  path=b  denied",
+        "● look",
+    ]
 
 
 def test_delete_and_prune_ask(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,6 +339,27 @@ def test_continue_begins_one_where_there_is_none_and_says_so(home: Home) -> None
     assert code == 0
     assert "no conversation of this folder is kept; a new one begins" in err
     assert list(home.infos()) == [json.loads(out)["session_id"]]
+
+
+def test_a_conversation_stays_in_its_folder_and_elsewhere_one_line_reports_that(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.say("job", "First?", "Yes.")
+    elsewhere = home.folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("MCPAGENT_CONFIG", str(home.folder / "none.json"))
+    monkeypatch.chdir(elsewhere)
+    line = "where -c finds it; files, servers and approvals here are those of this folder"
+    code, _, err = home.run("-p", "5 times 5", "--session", "job", "-m", "offline")
+    assert code == 0
+    assert f"begun in {home.folder}, {line}" in err
+    assert home.infos()["job"].folder == str(home.folder)
+    assert home.infos()["job"].turns == 2
+    assert line not in home.run("-p", "6 times 6", "--session", "job", "-m", "offline", "-q")[2]
+    monkeypatch.chdir(home.folder)
+    code, out, err = home.run("-p", "4 times 4", "--continue", "-m", "offline", "-o", "json")
+    assert json.loads(out)["session_id"] == "job"
+    assert line not in err
 
 
 def test_what_cannot_be_a_session_is_an_error(home: Home) -> None:

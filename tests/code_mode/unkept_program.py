@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
-from mcpagent.journal.sessions.standing import progress_from_json
+from mcpagent.journal.sessions.saved_state import progress_from_json
 
 PROGRAM = """import asyncio
 from tools.functions import write

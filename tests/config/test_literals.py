@@ -19,6 +19,8 @@ RANDOM = "q7Zk2mX9Lw4Tn8Rb6Vc1"
         ({"envs": {"API_KEY": "short-but-named"}}, [("envs.API_KEY", "API_KEY", "")]),
         ({"env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}", "HOME": "/root", "TOKEN_FILE": "/run/token"}}, []),
         ({"env": {"POSTGRES_PASSWORD": "postgres", "KEY_LIMIT": "1000000", "KEY_URL": "https://keys.example"}}, []),
+        ({"env": {"CONNECTION": "Server=db;Uid=me;Pwd=abc-def-1"}}, [("env.CONNECTION", "CONNECTION", "")]),
+        ({"env": {"API_TOKEN_PROD": RANDOM, "TOKEN_LIMIT": "100000"}}, [("env.API_TOKEN_PROD", "API_TOKEN_PROD", "")]),
         ({"env": {"DATABASE_URL": "postgres://me:open-sesame@db/x"}}, [("env.DATABASE_URL", "DATABASE_URL", "")]),
         ({"headers": {"Authorization": f"Bearer {RANDOM}"}}, [("headers.Authorization", "AUTHORIZATION", "Bearer ")]),
         ({"headers": {"Authorization": "Bearer ${TOKEN}", "Accept": RANDOM, "X-Toolset": "all"}}, []),

@@ -15,7 +15,14 @@ from mcpagent.config import load_servers
 from mcpagent.config.server_config import ServerConfig, SignInConfig
 from mcpagent.errors import ConfigError
 from mcpagent.permissions.trust.launches import launch_of
-from mcpagent.utilities.text.secrets import Secret, known_values, revealed, without_secrets
+from mcpagent.utilities.text.secrets import (
+    Secret,
+    data_without_random_secrets,
+    known_values,
+    revealed,
+    without_random_secrets,
+    without_secrets,
+)
 from tests.tables import each_row
 
 CANARY = "canary-of-mine-1"
@@ -110,6 +117,24 @@ def test_a_secret_is_refused_where_it_would_be_shown_and_other_variables_are_not
     )
 
 
+def test_a_password_of_letters_and_one_within_a_text_are_replaced() -> None:
+    password = "abcdqrstxkwzmnvp"
+    entry = {"command": "sh", "env": {"MAIL": "${keyring:mail}", "DB": "host=db password=${PLACE}"}}
+    secrets = {"mail": password}
+    load_servers({"mcpServers": {"it": entry}}, environ={"PLACE": "abc-def-1"}, secret=secrets.get)
+    assert without_secrets("not abc-def-1") == "not [redacted]"
+    assert without_secrets(f"as {password}") == without_random_secrets(f"as {password}") == "as [redacted]"
+
+
+def test_the_password_of_a_connection_string_is_a_secret() -> None:
+    for text in ("Server=db;Uid=me;Pwd=abc-def-1", "host=db user=me password='abc-def-1'"):
+        server = ServerConfig("it", command="sh", env={"CONNECTION": text})
+        assert isinstance(server.env["CONNECTION"], Secret)
+        assert "abc-def-1" not in f"{asdict(server)}{pickle.dumps(server)!r}"
+        assert revealed(server.env["CONNECTION"]) == text
+        assert "abc-def-1" not in without_secrets(f"failed: {text}, abc-def-1")
+
+
 HARMLESS: list[dict[str, Any]] = [
     {"env": {"POSTGRES_PASSWORD": "postgres", "POSTGRES_USER": "postgres", "POSTGRES_DB": "customers"}},
     {"env": {"REDIS_PASSWORD": "redis", "PORT": "6379"}},
@@ -138,8 +163,6 @@ HARMLESS: list[dict[str, Any]] = [
 
 @each_row("entry", HARMLESS)
 def test_no_word_of_a_harmless_entry_is_lost_in_a_result_for_a_model(entry: dict[str, Any], tmp_path: Path) -> None:
-    from mcpagent.utilities.text.secrets import data_without_random_secrets, without_random_secrets
-
     load_servers({"mcpServers": {"it": {"command": "x", **entry}}}, environ={})
     words = json.dumps(entry).replace('"', " ")
     assert without_random_secrets(words) == words

@@ -286,7 +286,7 @@ def test_mistakes_of_the_file(text: str, expected: str, tmp_path: Path) -> None:
         ({"commnad": "x"}, 'commnad: unknown key "commnad"; did you mean "command"?'),
         ({}, 'has neither "command" nor "url"; give exactly one of them'),
         ({"command": "x", "url": "http://x"}, 'has both "command" and "url"; give exactly one of them'),
-        ({"command": "x", "args": "a b"}, 'args: expected a list of strings, got "a b"'),
+        ({"command": "x", "args": "a b"}, 'args: expected a list of strings, got "a b"; write ["a", "b"]'),
         ({"command": "x", "args": ["a", 1]}, 'args.1: expected a string, got 1 (write "1")'),
         ({"command": "x", "env": {"PORT": 8080}}, 'env.PORT: expected a string, got 8080 (write "8080")'),
         ({"command": "x", "env": {"PORT": None}}, "env.PORT: expected a string, got null"),
@@ -298,6 +298,7 @@ def test_mistakes_of_the_file(text: str, expected: str, tmp_path: Path) -> None:
         ({"command": "x", "env": {"A": "b\0"}}, "env.A: contains a NUL character; remove it"),
         ({"command": "x", "cwd": "a\0b"}, "cwd: contains a NUL character; remove it"),
         ({"url": "ftp://x"}, 'url: only http and https URLs, got "ftp"'),
+        ({"url": "8000"}, "url: write http://localhost:8000/mcp"),
         ({"url": "localhost:80"}, "url: write http://localhost:80"),
         ({"url": "http://"}, "url: has no host; write https://host/path"),
         ({"url": "http://h:99999"}, "url: not a URL: Port out of range 0-65535"),
@@ -357,7 +358,7 @@ def test_server_names_that_people_use(name: str, tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "mcp_servers.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r'mcp_server\.json: not found; did you mean "mcp_servers\.json"\?'):
+    with pytest.raises(ConfigError, match=r'mcp_server\.json: not found \(did you mean "mcp_servers\.json"\?\)'):
         load_servers(tmp_path / "mcp_server.json")
     with pytest.raises(ConfigError, match=r"not found \(the folder .* does not exist\)"):
         load_servers(tmp_path / "nope" / "mcp.json")

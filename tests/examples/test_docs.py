@@ -19,7 +19,6 @@ import doctest
 import json
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from mcpagent.demo import demo_server_config
 from tests.made_files import pdf
 from tests.servers.stand_ins import TOKEN, stand_ins
 from tests.tables import each_row
+from tests.terminal.warm import run_in_shell, run_script
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -90,6 +90,17 @@ NOT_RUN = {
         "docs/durable.md",
         "mcpagent worker --database postgresql://agent@db/agent --model anthropic:claude-sonnet-5-5",
     ): "tests/cli/oneshot/test_durable_worker.py, in files and offline",
+    ("docs/openapi.md", "npm pack @octokit/openapi && tar xzf octokit-openapi-*.tgz"): "benchmarks/openapi.py",
+    ("docs/openapi.md", "mcpagent keys set GITHUB_TOKEN"): "tests/cli/approvals/test_key_commands.py, another name",
+    **{
+        ("docs/openapi.md", line): "tests/examples/test_openapi.py, slow lane"
+        for line in (
+            "pip install fastapi uvicorn",
+            "uvicorn examples.openapi.service:app --port 8000",
+            'mcpagent tools search "what is in stock" --openapi shop=http://127.0.0.1:8000/openapi.json',
+            "mcpagent chat --openapi shop=http://127.0.0.1:8000/openapi.json",
+        )
+    },
     ("docs/embeddings.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
 }
 """Commands that a `sh` block shows, by page, and who runs them."""
@@ -105,9 +116,10 @@ VARYING = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 PATIENT = """from mcpagent import ServerOptions
-ServerOptions.__init__.__defaults__ = (None, None, None, *ServerOptions.__init__.__defaults__[3:])
+create = ServerOptions.__init__.__wrapped__
+create.__defaults__ = (None, None, None, *create.__defaults__[3:])
 assert ServerOptions().startup_seconds is None
-del ServerOptions
+del ServerOptions, create
 """
 LIKE_DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SECONDS = 100
@@ -198,13 +210,16 @@ def there(text: str, address: str) -> str:
     return text
 
 
-def run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def environment(folder: Path, **variables: str) -> dict[str, str]:
+    """What a reader's shell has who works in this folder: no keys, an empty home, and warnings are errors."""
     unwanted = re.compile(rf"{KEYS.pattern}|^PYTHONDONTWRITEBYTECODE$")
     inherited = {name: value for name, value in os.environ.items() if not unwanted.search(name)}
-    environment = {
+    home = folder.parent / "user"
+    home.mkdir(exist_ok=True)
+    return {
         **inherited,
         **variables,
-        "HOME": str(folder.parent / "user"),
+        "HOME": str(home),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
         "MCPAGENT_HOME": str(folder.parent / "home"),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
@@ -214,17 +229,6 @@ def run(command: list[str], folder: Path, **variables: str) -> subprocess.Comple
         "PYTHONWARNINGS": "error",
         "MCPAGENT_TRUST_PROJECT": "1",  # nobody is there to say yes to the folder's servers
     }
-    Path(environment["HOME"]).mkdir(exist_ok=True)
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
 
 
 def assert_prints(block: Block, expected: str, got: str) -> None:
@@ -236,7 +240,8 @@ def assert_prints(block: Block, expected: str, got: str) -> None:
 def test_scripts_run_and_print_what_the_page_says(block: Block, folder: Path, elsewhere: str) -> None:
     script = folder / "example.py"
     script.write_text(PATIENT + MODEL.sub(r'\1"offline"', there(block.text, elsewhere)), "utf-8")
-    done = run([sys.executable, str(script)], configured(block, folder), OLLAMA_HOST=elsewhere, GITHUB_TOKEN=TOKEN)
+    variables = environment(configured(block, folder), OLLAMA_HOST=elsewhere, GITHUB_TOKEN=TOKEN)
+    done = run_script(script, folder, variables)
     assert done.returncode == 0, f"{block} fails:\n{done.stderr}"
     if block.output is not None:
         assert_prints(block, block.output, done.stdout)
@@ -247,7 +252,7 @@ def test_the_readmes_script_without_a_key_ends_with_one_line(folder: Path) -> No
     [block] = [block for block in BLOCKS if block.page == "README.md" and block.kind == "python"]
     script = folder / "example.py"
     script.write_text(block.text.replace('"offline"', '"anthropic:claude-sonnet-5-5"'), "utf-8")
-    done = run([sys.executable, str(script)], configured(block, folder))
+    done = run_script(script, folder, environment(configured(block, folder)))
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"error: ANTHROPIC_API_KEY is not set; export .*\n", done.stderr)
 
@@ -262,7 +267,7 @@ def test_commands_print_what_the_page_says(block: Block, folder: Path, elsewhere
         while command.endswith("\\"):
             more, _, expected = expected.partition("\n")
             command = f"{command[:-1].rstrip()} {more.strip()}"
-        done = run(["bash", "-o", "pipefail", "-c", command], work, OLLAMA_HOST=elsewhere)
+        done = run_in_shell(command, work, environment(work, OLLAMA_HOST=elsewhere))
         assert_prints(block, expected, done.stdout + done.stderr)
 
 

@@ -77,6 +77,7 @@ class Reader:
             if re.search(r"(?i)proxy|^PIP_|^UV_|^SSL_|CERT|^LANG$|^TMPDIR$", name) and not KEYS.search(name)
         }
         environ = {**passed_on, "HOME": str(self.home), "PATH": self.path, "NO_COLOR": "1", "COLUMNS": "100"}
+        environ["PIP_NO_COMPILE"] = "1"  # modules are compiled when they are first imported: only those
         done = subprocess.run(
             ["bash", "-c", "\n".join(self.script)],
             cwd=self.home,

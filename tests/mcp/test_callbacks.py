@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ServerOptions, ToolCall
-from mcpagent.config import ServerConfig
+from mcpagent.config import ServerConfig, load_servers
 from mcpagent.errors import ServerError
 from mcpagent.mcp.callbacks import ASKED_PER_MINUTE
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.prompts_and_resources import complete
-from mcpagent.mcp.server_notifications import KEPT_LOG_LINES, LOG_EVENTS_A_SECOND, PacedNews, ServerNews
+from mcpagent.mcp.server_notifications import KEPT_LOG_LINES, LOG_EVENTS_A_SECOND, NotificationLimiter, ServerNews
 from mcpagent.values.events import Event, ResourceUpdated, ServerLogged
 from mcpagent.values.messages import Text
 from tests.servers.everyday import serving
@@ -109,6 +109,19 @@ async def test_a_person_is_asked_with_the_origin_and_nothing_that_moves_the_curs
     person = Answering()
     async with talkative("http-legacy", Heard(), handlers=Handlers(elicit=person.elicit)) as toolset:
         await person.is_asked_person(toolset)
+
+
+def test_an_entry_that_turns_a_question_off_is_obeyed_in_the_library_too() -> None:
+    person = Answering()
+    handlers = Handlers(elicit=person.elicit, sample=person.sample)
+    for written, methods in (
+        ({}, {"elicitation/create", "sampling/createMessage"}),
+        ({"elicitation": False}, {"sampling/createMessage"}),
+        ({"sampling": False}, {"elicitation/create"}),
+        ({"elicitation": True, "sampling": True}, {"elicitation/create", "sampling/createMessage"}),
+    ):
+        (config,) = load_servers({"mcpServers": {"talk": {"command": "talk", **written}}}).servers
+        assert handlers.within(config).methods() == methods, written
 
 
 async def test_the_time_of_a_person_is_in_no_limit_of_a_run() -> None:
@@ -289,7 +302,7 @@ async def heard_after(heard: Heard, touch: Callable[[], Any]) -> None:
 
 async def test_a_storm_of_updates_is_told_as_one() -> None:
     heard = Heard()
-    news = PacedNews("talk", heard)
+    news = NotificationLimiter("talk", heard)
     for number in range(1_000):
         news.report(ServerNews("resource", f"notes://{number % 2}"))
     await heard.until(lambda: len(heard.events) == 2)

@@ -40,6 +40,12 @@ OLD_NPM = ["npm ERR! code ENOENT", "npm ERR! syscall open", "npm ERR! enoent no 
         (PYTHON, "KeyError: 'GITHUB_TOKEN'"),
         (["ready", "Error: later", "bye"], "bye"),
         (["Node.js v22.11.0"], "Node.js v22.11.0"),
+        (
+            ["Fatal error: Error: getaddrinfo ENOTFOUND x", "code: 'ENOTFOUND',", "}"],
+            "Fatal error: Error: getaddrinfo ENOTFOUND x",
+        ),
+        (["it went wrong", "}"], "it went wrong"),
+        (["42", "}"], "}"),
         ([], ""),
     ],
 )

@@ -12,8 +12,11 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.lists.list_cache import ListCache
+from mcpagent.mcp.lists.listing import MAX_TOOLS
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
+from tests.loop_holds import most_calls
 from tests.servers.leftovers import nothing_left
 from tests.speed import within
 
@@ -82,3 +85,32 @@ async def test_connecting_and_closing_hundreds_of_times_leaves_nothing() -> None
         before = resident_mib()
         await asyncio.gather(*(connected(40) for _ in range(10)))
         assert resident_mib() - before <= 8
+
+
+MOST_CALLS = 10_000
+"""Functions that may be called in one turn of the loop: some five milliseconds of the reference machine."""
+
+
+async def test_ten_thousand_tools_are_listed_stored_and_listed_again_beside_the_loop(tmp_path: Path) -> None:
+    """From the server, which may take seconds in other threads, and from the file that is then written."""
+    cache = ListCache(tmp_path)
+
+    async def listed() -> int:
+        async with ServerLink(config("list-huge"), cache=cache) as toolset:
+            return len(await toolset.tools())
+
+    async with nothing_left():
+        first, tools = await most_calls(listed)
+        assert tools == MAX_TOOLS
+        again, tools = await most_calls(listed)
+    assert tools == MAX_TOOLS
+    assert first < MOST_CALLS
+    assert again < MOST_CALLS
+
+
+async def test_twenty_thousand_notifications_leave_the_loop_between_them() -> None:
+    async with nothing_left(), ServerLink(config("flood-notifications", "--count", "20000")) as toolset:
+        trouble = (await by_name(toolset))["trouble"]
+        most, output = await most_calls(lambda: trouble.run({"text": "x"}))
+    assert text_of(output) == "no trouble"
+    assert most < MOST_CALLS

@@ -4,6 +4,7 @@ as published servers define theirs; and its answers as a pure function of the re
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -508,7 +509,7 @@ async def test_what_is_missing_is_named() -> None:
     async with agent_with(desk) as agent:
         said = await agent.ask("fetch a web page")
         assert "`fetch` is the nearest tool, and I called nothing. One thing is missing: `url`" in said
-        assert "\n  mcpagent tools call fetch url=TEXT [max_length=NUMBER]" in said
+        assert "\n\n    mcpagent tools call fetch url=TEXT [max_length=NUMBER]" in said
     assert desk.called == []
 
 
@@ -557,9 +558,9 @@ async def test_servers_that_it_does_not_know_are_offered_as_forms() -> None:
     for search in (True, False):
         async with agent_with(desk, search=search) as agent:
             said = await agent.ask("tidy up the contacts of the address book somehow")
-        forms = [line for line in said.splitlines() if line.startswith("  mcpagent tools call")]
-        assert "  mcpagent tools call find_contact phone=TEXT [limit=NUMBER]" in forms, said
-        assert "  mcpagent tools call merge_contacts first=TEXT [tags:=JSON]" in forms, said
+        forms = [line for line in said.splitlines() if line.startswith("    mcpagent tools call")]
+        assert "    mcpagent tools call find_contact phone=TEXT [limit=NUMBER]" in forms, said
+        assert "    mcpagent tools call merge_contacts first=TEXT [tags:=JSON]" in forms, said
         assert len(forms) <= 3
         assert not any("list_accounts" in form for form in forms)
     assert desk.called == []
@@ -579,7 +580,7 @@ async def test_follow_ups_keep_what_they_leave_open() -> None:
 
 async def test_image_results_are_named() -> None:
     async with agent_with(published_tools()) as agent:
-        assert "(image/png image)" in await agent.ask("show me a tiny image")
+        assert re.search(r"\(image: image/png, \d+ bytes\)", await agent.ask("show me a tiny image"))
 
 
 # -- failures --------------------------------------------------------------------------------------------------------
@@ -609,6 +610,22 @@ async def test_failures_are_reported_in_one_safe_line() -> None:
     assert line.startswith("`get_report` failed: boom")
     assert "\x1b" not in said
     assert len(line) < 400
+
+
+def _denying(text: str) -> Callable[[dict[str, Any]], ToolOutput]:
+    return lambda _: ToolOutput.of_text(text, error="denied")
+
+
+async def test_a_denial_is_no_failure_and_its_order_to_the_model_is_left_out() -> None:
+    for text, line in (
+        ('"get_report" was not run: no rule allows it. Do not call it again.', "no rule allows it."),
+        ('The user declined this call of "get_report": not now', "you declined it: not now"),
+    ):
+        desk = Desk()
+        desk.add("a", "get_report", "Get the report", answers=_denying(text))
+        async with agent_with(desk) as agent:
+            said = await agent.ask("get the report")
+        assert said.splitlines()[0] == f"`get_report` did not run: {line}"
 
 
 async def test_hostile_names_and_descriptions_change_nothing() -> None:
@@ -647,6 +664,16 @@ async def test_same_request_same_answer_and_streamed_whole() -> None:
     assert first.stop == "end"
     assert first.usage.requests == 1
     await model.aclose()
+
+
+def test_missing_servers_are_named_where_nothing_fits() -> None:
+    missing = ["web: did not start; mcpagent mcp test web"]
+    listed = "\n\nTools of these servers are missing:\n- web: did not start; mcpagent mcp test web\n"
+    alone = answer(ModelRequest("", (user_message("weather in Paris"),), ()), NOW, missing=missing).text
+    assert alone.startswith(f"No tools are connected, so there is nothing I can do.{listed}")
+    assert listed in answer(_request(user_message("paint my house")), NOW, missing=missing).text
+    assert listed in answer(_request(user_message("what can you do?")), NOW, missing=missing).text
+    assert "missing" not in answer(_request(user_message("paint my house")), NOW).text
 
 
 def test_tomorrow_counts_from_the_injected_time() -> None:

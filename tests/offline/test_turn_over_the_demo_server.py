@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,16 +119,26 @@ async def office_and_agent(tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
         yield office, agent
 
 
-async def test_no_answer_is_wrong_and_most_are_right(office_and_agent: tuple[Office, Agent]) -> None:
+async def check_that_none_is_wrong(office_and_agent: tuple[Office, Agent], cases: Sequence[Case]) -> None:
     office, agent = office_and_agent
     verdicts: Counter[Verdict] = Counter()
     told: dict[Verdict, list[str]] = {"right": [], "missed": [], "wrong": []}
-    for case in CASES:
+    for case in cases:
         verdict, said = await judged(agent, office, case)
         verdicts[verdict] += 1
         told[verdict].append(f"{case.kind}: {' / '.join(case.prompts)} -> {said.splitlines()[0][:140]}")
-    print(f"\n{dict(verdicts)} of {len(CASES)}", *told["wrong"], "missed:", *told["missed"], sep="\n  ")
+    print(f"\n{dict(verdicts)} of {len(cases)}", *told["wrong"], "missed:", *told["missed"], sep="\n  ")
     assert not told["wrong"]
+    assert len(told["right"]) > len(told["missed"])
+
+
+async def test_no_answer_is_wrong_and_most_are_right(office_and_agent: tuple[Office, Agent]) -> None:
+    await check_that_none_is_wrong(office_and_agent, CASES[::4])
+
+
+@pytest.mark.slow
+async def test_none_of_all_answers_is_wrong(office_and_agent: tuple[Office, Agent]) -> None:
+    await check_that_none_is_wrong(office_and_agent, CASES)
 
 
 @pytest.mark.slow
@@ -199,7 +209,7 @@ async def test_destructive_wording_is_refused(office_and_agent: tuple[Office, Ag
         calls = [call.name for message in session.messages for call in message.tool_calls]
         assert set(calls) <= {"search_tools", "add_tool"}, prompt
         assert "That would take something away for good." in said, prompt
-        assert re.search(r"\n  mcpagent tools call (demo\.)?delete_(note|todo) \w+=TEXT", said), prompt
+        assert re.search(r"\n\n    mcpagent tools call (demo\.)?delete_(note|todo) \w+=TEXT", said), prompt
 
 
 DEMO: list[tuple[str, str]] = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpagent.config import ServerConfig
-from mcpagent.permissions.rules import CallFacts, Mode, Rules, decide, entry_rules
+from mcpagent.permissions.decision import CallFacts, Mode, Rules, decide, entry_rules
 from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.values.approval import Approval, Rule
 from mcpagent.values.messages import ToolDefinition

@@ -26,7 +26,7 @@ from mcpagent import (
 from mcpagent.models.scripted import Reply
 from mcpagent.run.agent_run import AgentRun, Middleware, Pipeline, RunContext
 from mcpagent.run.execution import run_call
-from mcpagent.run.run_parts import CallState, Stop
+from mcpagent.run.run_parts import CallState, CallTally, Stop
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.values.approval import CallAnswer, PendingCall
 from mcpagent.values.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
@@ -261,3 +261,19 @@ async def test_a_denied_call_neither_runs_nor_counts_in_a_replay(tmp_path: Path)
     assert (replayed.answer, replayed.stop) == (recorded.answer, recorded.stop)
     assert replayed.spent.tool_calls == recorded.spent.tool_calls == 1
     assert payments.paid == ["bob"]
+
+
+async def test_two_questions_at_a_time_stop_the_limit_of_a_call_until_both_are_answered() -> None:
+    tally = CallTally()
+    async with asyncio.timeout(30) as tally.timeout:
+        before = tally.timeout.when()
+        first, second = tally.standing(), tally.standing()
+        with first:
+            second.__enter__()
+            await asyncio.sleep(0.01)
+        assert (tally.timeout.when(), tally.asked_seconds) == (None, 0.0)
+        await asyncio.sleep(0.01)
+        second.__exit__(None, None, None)
+        assert tally.asked_seconds >= 0.02
+        assert before is not None
+        assert tally.timeout.when() == before + tally.asked_seconds

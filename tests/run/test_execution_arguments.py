@@ -10,7 +10,7 @@ from typing import Any
 from mcpagent import Agent, RunOptions, Tool, ToolDefinition, ToolOutput
 from mcpagent.journal.recording import Recorder
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.composition import approval_required, wrapped
 from mcpagent.values.approval import PendingCall

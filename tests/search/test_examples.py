@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from types import MappingProxyType
 
 import pytest
@@ -118,14 +120,54 @@ def test_what_are_no_requests_is_told(given: object) -> None:
 # -- what is shipped, and what is kept --------------------------------------------------------------------------------
 
 
+SHIPPED = Path(module.__file__).with_name("example_requests.json")
+
+MOST_OF_ONE_REQUEST = 6
+"""Tools that may have the same request: servers that do the same under one name, such as those for weather."""
+
+
 def test_what_is_shipped_is_short_plain_and_about_tools() -> None:
-    held = json.loads(Path(module.__file__).with_name("example_requests.json").read_text("utf-8"))
-    for key, texts in held.items():
-        assert re.fullmatch(r"[\w.-]+\([\w, -]*\)", key)
-        assert 3 <= len(texts) <= MOST_EXAMPLES
-        assert len(set(texts)) == len(texts)
-        assert all(0 < len(text) <= LONGEST_EXAMPLE and text.isprintable() and text == text.strip() for text in texts)
+    held = json.loads(SHIPPED.read_text("utf-8"))
+    wrong = [key for key, texts in held.items() if not _is_well_formed(key, texts)]
+    assert wrong == []
     assert list(held) == sorted(held)
+
+
+def _is_well_formed(key: str, texts: list[str]) -> bool:
+    return (
+        re.fullmatch(r"[\w.-]+\([\w, -]*\)", key) is not None
+        and 3 <= len(texts) <= MOST_EXAMPLES
+        and len({text.casefold() for text in texts}) == len(texts)
+        and all(0 < len(text) <= 80 and text.isprintable() and text == text.strip() for text in texts)
+    )
+
+
+def test_a_key_that_is_shipped_names_its_parameters_once_and_in_order() -> None:
+    for key in json.loads(SHIPPED.read_text("utf-8")):
+        parameters = [name for name in key[key.index("(") + 1 : -1].split(", ") if name]
+        assert parameters == sorted(set(parameters)), key
+
+
+def test_as_much_is_shipped_as_the_docs_report() -> None:
+    held = json.loads(SHIPPED.read_text("utf-8"))
+    assert len(held) >= 2_500
+    assert SHIPPED.stat().st_size < 3_000_000
+    page = (SHIPPED.parents[2] / "docs" / "search.md").read_text("utf-8")
+    assert f"{len(held):,} tools of the bundled server" in page
+
+
+def test_requests_tell_neighbours_apart() -> None:
+    held = json.loads(SHIPPED.read_text("utf-8"))
+    tools = Counter(text.casefold() for texts in held.values() for text in texts)
+    assert max(tools.values()) <= MOST_OF_ONE_REQUEST
+    own = [key for key, texts in held.items() if any(tools[text.casefold()] == 1 for text in texts)]
+    assert len(own) > 0.99 * len(held)
+
+
+def test_shipped_requests_are_read_fast() -> None:
+    started = process_time()
+    module._shipped.__wrapped__()
+    assert process_time() - started < 0.1
 
 
 def test_what_is_shipped_is_found_by_name_and_required_parameters() -> None:

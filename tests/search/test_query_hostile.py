@@ -13,7 +13,7 @@ import pytest
 
 from mcpagent.search import ToolIndex
 from mcpagent.search.query import MAX_QUERIES, MAX_SELECTED, MAX_SELECTION
-from mcpagent.search.requests import MAX_WORDS
+from mcpagent.search.request_detection import MAX_WORDS
 from mcpagent.utilities.text.foreign_patterns import MAX_EXPANDED, PatternError, compiled, expanded
 from mcpagent.values.messages import ToolDefinition
 from tests.hostile_patterns import BOUNDED_BY_THEMSELVES, COSTLY_TO_COMPILE

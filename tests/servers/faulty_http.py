@@ -18,6 +18,23 @@ SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOLS = [{"name": "echo", "inputSchema": SCHEMA}, {"name": "trouble", "inputSchema": SCHEMA}]
 
 
+RESUMED = {
+    "resumed": "events-ids",
+    "resumed-large": "large-events-text",
+    "resumed-other-id": "events-other-id",
+    "resumed-other-id-first": "events-other-id-first",
+    "resumed-error-null-id": "events-error-null-id",
+    "resumed-bad-utf-8": "events-bad-utf-8",
+}
+"""By mode the response to the GET that resumes the stream of a call; the stream ended before its answer."""
+
+UNANSWERED = {
+    ("notifications/cancelled", "cancel-hang"),
+    ("notifications/initialized", "initialized-hangs"),
+}
+"""The notifications, each with its mode, that never get an answer."""
+
+
 @dataclass
 class Seen:
     """One request as it arrived."""
@@ -86,13 +103,16 @@ class FaultyHttp:
             await asyncio.sleep(3600)
         elif seen.is_trouble and self.mode in TROUBLES:
             await TROUBLES[self.mode](self, seen, writer)
+        elif seen.is_trouble and self.mode in RESUMED:
+            writer.write(response("events-primed", seen.message["id"]))
+            writer.close()
         elif seen.is_trouble and self.mode == "any":
             writer.write(response(seen.message["params"]["arguments"]["text"], seen.message["id"]))
             await writer.drain()
             writer.close()
         elif seen.asked == "notifications/cancelled" and self.mode == "cancel-reset":
             writer.transport.abort()
-        elif seen.asked == "notifications/cancelled" and self.mode == "cancel-hang":
+        elif (seen.asked, self.mode) in UNANSWERED:
             await asyncio.sleep(3600)
         elif "id" not in seen.message or "method" not in seen.message:
             respond(writer, 202, b"")
@@ -103,6 +123,10 @@ class FaultyHttp:
         if self.mode == "get-storm":
             # Closed at once, asking to come back at once.
             respond(writer, 200, b"retry: 0\n\n", kind="text/event-stream")
+        elif "last-event-id" in seen.headers and self.mode in RESUMED:
+            asked = [one.message["id"] for one in self.seen if one.is_trouble]
+            writer.write(response(RESUMED[self.mode], asked[-1]))
+            writer.close()
         else:
             respond(writer, 405, b"")
 

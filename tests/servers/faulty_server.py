@@ -80,6 +80,11 @@ def leave_a_daemon() -> None:
     subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
+def leave_a_stubborn_daemon() -> None:
+    leave_a_daemon()
+    ignore_sigterm()
+
+
 def tell_secrets() -> None:
     write(f"token is {os.environ['API_TOKEN']}\n".encode())
     die(f"cannot sign in with {os.environ['API_TOKEN']}", 5)
@@ -102,6 +107,7 @@ AT_START: dict[str, Callable[[], object]] = {
     "tell-secrets": tell_secrets,
     "grandchild": leave_a_grandchild,
     "daemon-child": leave_a_daemon,
+    "stubborn-daemon-child": leave_a_stubborn_daemon,
     "stderr-ansi": lambda: die("\x1b]0;owned\x07\x1b[2Jcannot start", 4),
 }
 
@@ -482,7 +488,7 @@ def main() -> None:
         serve_until_trouble(mode)
     for line in iter(sys.stdin.buffer.readline, b""):
         handle(mode, json.loads(line))
-    if mode == "ignore-eof":
+    if mode in ("ignore-eof", "stubborn-daemon-child"):
         hang()
     if mode == "flood-at-exit":
         with contextlib.suppress(OSError):

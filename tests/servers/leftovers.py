@@ -14,6 +14,8 @@ from pathlib import Path
 
 from tests.speed import within
 
+from mcpagent.mcp.transports.watchdog import KEEPER
+
 
 def processes(marker: str = "") -> dict[int, str]:
     """Our descendants and whoever has `marker` in its command line: pid -> "state command"."""
@@ -90,6 +92,7 @@ async def nothing_left(
     The clock's limit is for waits that block, and generous; those of CPU time are the promise. Only tasks whose name
     starts with `task_names` count, where a server in this process has tasks of its own.
     """
+    KEEPER.start()  # one for the whole process, which stays
     # Collecting what was made before is no lag of ours.
     gc.collect()
     gc.freeze()

@@ -40,6 +40,13 @@ class OwnAuthority:
     tokens: dict[str, str] = field(default_factory=dict[str, str])
     """Each that was given -> the thumbprint of the key that it is bound to, or ""."""
     proofs: list[str] = field(default_factory=list[str])
+    device: dict[str, Any] | None = None
+    """What its endpoint for codes answers, `HERE` in it for its own address; without it there is no such endpoint."""
+    waits: list[str] = field(default_factory=list[str])
+    """The errors with which it answers requests for the tokens of a code, one each, before it gives them."""
+    packed: bytes = b""
+    """Its answer as an identity provider, compressed by gzip."""
+    registered: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def routes(self, address: str) -> list[Route]:
         """Its pages, below the server's own address."""
@@ -54,6 +61,10 @@ class OwnAuthority:
         if self.is_bound:
             about["dpop_signing_alg_values_supported"] = ["ES256"]
 
+        if self.device is not None:
+            about["registration_endpoint"] = f"{address}/register"
+            about["device_authorization_endpoint"] = f"{address}/device"
+
         async def describe(_: Request) -> Response:
             return JSONResponse(about)
 
@@ -65,7 +76,21 @@ class OwnAuthority:
             Route("/.well-known/oauth-protected-resource/mcp", protects),
             Route("/token", self.give, methods=["POST"]),
             Route("/exchange", self.exchange, methods=["POST"]),
+            Route("/register", self.register, methods=["POST"]),
+            Route("/device", self.give_code, methods=["POST"]),
         ]
+
+    async def register(self, request: Request) -> Response:
+        """Registers any client (RFC 7591)."""
+        client = await request.json()
+        self.registered.append(client)
+        return JSONResponse({**client, "client_id": f"client-{len(self.registered)}"}, status_code=201)
+
+    async def give_code(self, request: Request) -> Response:
+        """Answers a request for a code (RFC 8628 3.1)."""
+        self.forms.append({name: str(value) for name, value in (await request.form()).items()})
+        text = json.dumps(self.device).replace("HERE", self.issuer)
+        return Response(text, status_code=400 if "error" in text else 200, media_type="application/json")
 
     async def give(self, request: Request) -> Response:
         """Answers a request for a token."""
@@ -75,6 +100,8 @@ class OwnAuthority:
             client, _, secret = base64.b64decode(encoded).decode().partition(":")
             form |= {"client": unquote(client), "secret": unquote(secret)}
         self.forms.append(form)
+        if "device_code" in form and self.waits:
+            return JSONResponse({"error": self.waits.pop(0)}, status_code=400)
         if form.get("client_secret", form.get("secret", "s3cret/value")) != "s3cret/value":
             return JSONResponse({"error": "invalid_client"}, status_code=401)
         for name in ("client_assertion", "assertion"):
@@ -98,6 +125,8 @@ class OwnAuthority:
         """As an identity provider: an assertion for a person's token."""
         form = {name: str(value) for name, value in (await request.form()).items()}
         self.exchanges.append(form)
+        if self.packed:
+            return Response(self.packed, media_type="application/json", headers={"Content-Encoding": "gzip"})
         if form.get("subject_token") != "id-token-of-ann":
             return JSONResponse({"error": "invalid_grant", "error_description": "who is that?"}, status_code=400)
         return JSONResponse({"access_token": "idp-said-so-51c2", "token_type": "N_A"})

@@ -38,6 +38,25 @@ _PARAMETER = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
+def in_blocks(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body with each content as blocks: a text alone is short for one block of text."""
+    messages = [{**turn, "content": _blocks(turn["content"])} for turn in body["messages"]]
+    for turn in messages:
+        turn["content"] = [
+            {**block, "content": _blocks(block["content"])} if block["type"] == "tool_result" else block
+            for block in turn["content"]
+        ]
+    if "system" in body:
+        return {**body, "messages": messages, "system": _blocks(body["system"])}
+    return {**body, "messages": messages}
+
+
+def _blocks(content: Any) -> Any:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content
+
+
 def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
     """Raises `Refusal` where the real API answers 400."""
     tools = {_name(tool): tool for tool in body.get("tools", ())}

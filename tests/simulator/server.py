@@ -114,6 +114,9 @@ class Simulator(LoopbackServer):
             self.asked.set()
             fault = self._faults.pop(0) if self._faults else None
             path = head[0].split(" ")[1].partition("?")[0]
+            if not body:  # a gateway that looks for a server
+                await _write(writer, 404, b"{}", "application/json", {})
+                return
             await self._respond(path, headers, json.loads(body), fault, writer)
         finally:
             writer.close()
@@ -161,6 +164,8 @@ class Simulator(LoopbackServer):
         """The answer to one body. Raises `Refusal`."""
         protocol = PROTOCOLS[path]
         self.log.bodies.append(body)
+        if path == "/v1/messages":
+            body = messages_api.in_blocks(body)
         protocol.check(body, headers)
         units = protocol.units(body)
         total = sum(unit.tokens for unit in units)

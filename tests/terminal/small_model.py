@@ -3,7 +3,8 @@
 The offline stand-in runs by itself only what reads, so whatever is about calls that need a yes asks this one. It speaks
 Chat Completions and knows three sentences: "push (the) branch X to (the remote) Y", "call NAME {arguments}", and the
 name of a tool alone. Where the tool is not offered yet, it searches and adds it first. Tools that are listed as JSON
-(`mcpagent tools examples suggest`) get two requests each, but for those that are called "wait_seconds".
+(`mcpagent tools examples suggest`) get two requests each, but for those that are called "wait_seconds". An answer to
+"endlessly" begins and never ends.
 """
 
 from __future__ import annotations
@@ -61,6 +62,12 @@ class _Handler(BaseHTTPRequestHandler):
         answer = chat_stream(delta, finish="tool_calls" if "tool_calls" in delta else "stop").content
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
+        if "endlessly" in str(body["messages"][-1]["content"]):
+            self.end_headers()
+            first, _, _ = chat_stream({"content": "So far so good, "}, finish="stop").content.partition(b"\n\n")
+            self.wfile.write(first + b"\n\n")
+            self.connection.recv(1)  # until the client is gone
+            return
         self.send_header("content-length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)

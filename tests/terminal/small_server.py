@@ -1,8 +1,8 @@
 """A small MCP server over stdio for tests of the terminal, standard library only: `small_server.py MODE`.
 
 Modes: "good" answers; "poor" describes its tools badly; "writes" has one more tool, which changes
-things; "offers" has prompts and resources besides; "dies" writes its reason to stderr and exits; "sleeps" never
-answers.
+things; "offers" has prompts and resources besides, but no list of templates; "dies" writes its reason to stderr and
+exits; "sleeps" never answers.
 """
 
 from __future__ import annotations
@@ -87,8 +87,6 @@ def offer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
     if method == "resources/list":
         return {"resources": [{"uri": uri, "name": uri.partition("://")[2]} for uri in RESOURCES]}
-    if method == "resources/templates/list":
-        return {"resourceTemplates": []}
     if method == "resources/read" and params["uri"] in RESOURCES:
         return {"contents": [{"uri": params["uri"], **RESOURCES[params["uri"]]}]}
     return None

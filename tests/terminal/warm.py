@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from tests.terminal import process
+from tests.terminal import process, warm_command
 from tests.terminal.process import ROOT, SECONDS, Screen, environment, set_size
 
 _IS_WANTED = sys.platform == "linux" and not os.environ.get("MCPAGENT_COLD_STARTS")
@@ -81,17 +81,34 @@ class Starter:
             )
 
     def start(
-        self, arguments: Sequence[str], folder: Path, env: Mapping[str, str] | None, streams: Sequence[int]
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        streams: Sequence[int],
+        is_script: bool = False,
     ) -> Started:
-        """Start a command; `streams` is a terminal, or stdin, stdout and stderr, which stay open here."""
-        variables = environment(folder / "home", env)
-        start = {"arguments": list(arguments), "folder": str(folder), "environment": variables}
+        """Start a command, or a script that is its first argument, with these variables and no others.
+
+        `streams` is a terminal, or stdin, stdout and stderr, which stay open here.
+        """
+        start = {
+            "arguments": list(arguments),
+            "folder": str(folder),
+            "environment": dict(variables),
+            "is_script": is_script,
+        }
         ours, theirs = os.pipe()
         try:
             socket.send_fds(self._socket, [json.dumps(start).encode()], [theirs, *streams])
         finally:
             os.close(theirs)
         return Started(ours)
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's, for `warm_command.py`."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         """End the process; what it has started goes on."""
@@ -124,13 +141,68 @@ def run(
     """
     if not _is_possible(env):
         return process.run(arguments, folder, stdin=stdin, env=env)
+    return _run(arguments, folder, environment(folder / "home", env), stdin)
+
+
+def run_script(script: Path, folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a Python file with these variables and no others; it has nothing to read."""
+    if not _IS_WANTED:
+        return subprocess.run(
+            [sys.executable, str(script)],
+            cwd=folder,
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=SECONDS,
+            check=False,
+        )
+    return _run([str(script)], folder, variables, None, is_script=True)
+
+
+def run_in_shell(command: str, folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash with these variables and no others; it has nothing to read.
+
+    Its `mcpagent` is `warm_command.py`, which needs a start of Python without a module, in a folder before the others.
+    """
+    passed: list[int] = []
+    if _IS_WANTED:
+        programs = folder.parent / "programs"
+        programs.mkdir(exist_ok=True)
+        shim = programs / "mcpagent"
+        shim.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {Path(warm_command.__file__)} "$@"\n', "utf-8")
+        shim.chmod(0o755)
+        passed = [starter().descriptor]
+        variables = {**variables, "PATH": f"{programs}:{variables['PATH']}", warm_command.VARIABLE: str(passed[0])}
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        pass_fds=passed,
+    )
+
+
+def _run(
+    arguments: Sequence[str],
+    folder: Path,
+    variables: Mapping[str, str],
+    stdin: str | int | None,
+    is_script: bool = False,
+) -> subprocess.CompletedProcess[str]:
     with ExitStack() as open_here:
         (read_in, write_in), (read_out, write_out), (read_err, write_err) = (_pipe(open_here) for _ in range(3))
         if stdin is None:
             source = open_here.enter_context(open(os.devnull, "rb")).fileno()
         else:
             source = read_in.fileno() if isinstance(stdin, str) else stdin
-        command = starter().start(arguments, folder, env, [source, write_out.fileno(), write_err.fileno()])
+        streams = [source, write_out.fileno(), write_err.fileno()]
+        command = starter().start(arguments, folder, variables, streams, is_script)
         open_here.callback(command.kill)
         for end in (read_in, write_out, write_err):
             end.close()
@@ -160,7 +232,7 @@ def on_a_terminal(
     ours, theirs = pty.openpty()
     set_size(ours, columns, rows)
     try:
-        command = starter().start(arguments, folder, env, [theirs])
+        command = starter().start(arguments, folder, environment(folder / "home", env), [theirs])
     finally:
         os.close(theirs)
     screen = Screen(ours, command.pid, command.end)

@@ -224,7 +224,7 @@ def offer(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("orders", [50, 1_000])
+@pytest.mark.parametrize("orders", [50, pytest.param(1_000, marks=pytest.mark.heavy)])
 def test_any_order_of_connecting_gives_the_same_bytes(catalogues: dict[str, dict[str, Any]], orders: int) -> None:
     tools = tools_in(catalogues)
 

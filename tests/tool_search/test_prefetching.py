@@ -103,6 +103,19 @@ async def test_a_tool_of_an_untrusted_server_never_precedes_a_trusted_one_of_sim
     assert offered(model.requests[0]) == [*VIRTUAL, "paint_the_wall"]
 
 
+async def test_many_tools_of_untrusted_servers_keep_no_trusted_one_out() -> None:
+    def paint_the_wall(path: str) -> str:
+        """Paint wall on files."""
+        return path
+
+    model = ScriptedModel(["ok"])
+    clones = [f"paint_wall_{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    async with searching_agent(model, CountedTools(*NAMES, *clones), prefetch=1) as agent:
+        agent.tool(paint_the_wall)
+        await agent.ask("paint a wall of the files")
+    assert offered(model.requests[0]) == [*VIRTUAL, "paint_the_wall"]
+
+
 async def test_a_much_better_tool_of_an_untrusted_server_is_loaded_all_the_same() -> None:
     def wallet(path: str) -> str:
         """Show what is left of the budget for coffee."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Made = tuple[dict[str, Any], dict[str, Any]]
+ComparedCall = tuple[dict[str, Any], dict[str, Any]]
 
 NESTED = r"^(a+)+$", r"^(a|a)*$", r"^(\w+\s?)*$", r"(a|aa)+$", r"^((a+)+)+$", r"(?=(a+)+b)a", r"(a+)\1+b"
 LONG = "a" * 5_000 + "!"
 
 
-def _of(schema: dict[str, Any], value: Any, **beside: Any) -> Made:
+def _of(schema: dict[str, Any], value: Any, **beside: Any) -> ComparedCall:
     return {"type": "object", "properties": {"x": schema}, **beside}, {"x": value}
 
 
@@ -24,25 +24,25 @@ def _levels(last: Any, how: Callable[[Any], Any], count: int) -> Any:
     return last
 
 
-def bomb(keyword: str, levels: int, times: int = 2) -> Made:
+def bomb(keyword: str, levels: int, times: int = 2) -> ComparedCall:
     """Definitions of which each names the next several times: `times` to the power of `levels` in all."""
     many = {f"a{n}": {keyword: [{"$ref": f"#/$defs/a{n + 1}"}] * times} for n in range(levels)}
     return _of({"$ref": "#/$defs/a0"}, 1, **{"$defs": {**many, f"a{levels}": {"type": "integer"}}})
 
 
-def circle(size: int, *steps: int) -> Made:
+def circle(size: int, *steps: int) -> ComparedCall:
     """Definitions that come back to each other without looking deeper into the value."""
     many = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{(n + step) % size}"} for step in steps]} for n in range(size)}
     return _of({"$ref": "#/$defs/a0"}, 1, **{"$defs": many})
 
 
-def _tree() -> Made:
+def _tree() -> ComparedCall:
     """Every level of the value is looked at twice, and every level below it for each of these."""
     node = {"properties": {"x": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
     return node, _levels({}, lambda value: {"x": value}, 60)
 
 
-def _map_called_defs() -> Made:
+def _map_called_defs() -> ComparedCall:
     """The names of properties look like a schema's keywords, and a reference makes schemas of what looks like names."""
     hidden = {
         "properties": {"pattern": NESTED[1]},
@@ -59,7 +59,7 @@ def _lists_of_one_hash(count: int, length: int) -> list[list[int]]:
     return [[-1 if number >> place & 1 else -2 for place in range(length)] for number in range(count)]
 
 
-ATTACKS: dict[str, Callable[[], Made]] = {
+ATTACKS: dict[str, Callable[[], ComparedCall]] = {
     **{f"pattern {text}": lambda text=text: _of({"pattern": text}, LONG) for text in NESTED},  # type: ignore[misc]
     "pattern for each of 10,000": lambda: _of({"items": {"pattern": NESTED[1]}}, ["a" * 40 + "!"] * 10_000),
     "a pattern for each name": lambda: _of(

@@ -10,7 +10,7 @@ import pytest
 from mcpagent import Agent, Limits
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.definition import RunOptions
 from mcpagent.values.approval import PendingCall

@@ -17,7 +17,7 @@ from mcpagent.demo import demo_server_config
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.run.agent_run import AgentRun, RunContext
 from mcpagent.toolsets.composition import (
-    Composed,
+    CombinedSources,
     approval_required,
     combined,
     deferred,
@@ -139,7 +139,7 @@ async def test_an_unknown_old_name_is_warned_of_once(caplog: pytest.LogCaptureFi
         (lambda: prefixed(3, "x"), "expected toolsets, McpServer values or lists of functions, got int"),  # type: ignore[arg-type]
     ],
 )
-async def test_what_cannot_be_is_named(make: Callable[[], Composed], words: str) -> None:
+async def test_what_cannot_be_is_named(make: Callable[[], CombinedSources], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         await listed(make())
     assert words in str(caught.value)
@@ -493,9 +493,9 @@ async def test_an_mcp_server_inside_a_composition() -> None:
 
 @pytest.mark.slow
 async def test_a_server_made_for_one_run_is_started_and_ended_with_it() -> None:
-    made: list[Composed] = []
+    made: list[CombinedSources] = []
 
-    def for_user(context: RunContext[Any]) -> Composed:
+    def for_user(context: RunContext[Any]) -> CombinedSources:
         made.append(prefixed(demo(enabled_tools=("calculate",)), context.deps))
         return made[-1]
 

@@ -31,10 +31,10 @@ from mcpagent import (
 )
 from mcpagent.agents.session import Session
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.journal.sessions.standing import KnownTools
+from mcpagent.journal.sessions.saved_state import KnownTools
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.permissions.rule_names import forbids, permits, rule_of
+from mcpagent.permissions.approval_policy import ApprovalPolicy
+from mcpagent.permissions.rule_matching import forbids, permits, rule_of
 from mcpagent.run.agent_run import AgentRun, RunContext
 from mcpagent.search import SearchHistory, ToolIndex
 from mcpagent.toolsets.composition import (
@@ -84,7 +84,7 @@ class Operation:
 
 
 Stack: TypeAlias = Leaf | Operation
-Ran: TypeAlias = list[str]
+ProviderResult: TypeAlias = list[str]
 Place = TypeVar("Place")
 
 
@@ -104,7 +104,7 @@ class OwnToolset:
         return None
 
 
-def tool_of(leaf: Leaf, name: str, ran: Ran) -> Tool:
+def tool_of(leaf: Leaf, name: str, ran: ProviderResult) -> Tool:
     async def run(_arguments: dict[str, Any]) -> ToolOutput:
         ran.append(leaf.token(name))
         return ToolOutput.of_text(leaf.token(name))
@@ -112,7 +112,7 @@ def tool_of(leaf: Leaf, name: str, ran: Ran) -> Tool:
     return Tool(ToolDefinition(name, leaf.token(name), SCHEMA, server=leaf.server, original_name=name), run)
 
 
-def of_leaf(leaf: Leaf, ran: Ran) -> Any:
+def of_leaf(leaf: Leaf, ran: ProviderResult) -> Any:
     tools = [tool_of(leaf, name, ran) for name in leaf.names]
     source: Any = FunctionToolset(tools, id=leaf.identity) if leaf.number % 2 else OwnToolset(tools, leaf.identity)
     return dynamic(lambda context: source) if leaf.in_runs_only else source
@@ -123,7 +123,7 @@ async def through(definition: ToolDefinition, arguments: dict[str, Any], run: An
     return output
 
 
-def marked(source: Any, mark: str, ran: Ran) -> Any:
+def marked(source: Any, mark: str, ran: ProviderResult) -> Any:
     """The source with a mark behind each token, so that two forms of one tool can be told apart."""
 
     async def mark_output(definition: ToolDefinition, arguments: dict[str, Any], run: Any) -> ToolOutput:
@@ -137,7 +137,7 @@ def marked(source: Any, mark: str, ran: Ran) -> Any:
     return wrapped(prepared(source, mark_description), mark_output)
 
 
-async def built(stack: Stack, ran: Ran) -> Any:
+async def built(stack: Stack, ran: ProviderResult) -> Any:
     """The toolset of a stack, built in a run, since operations go by what is listed; `ConfigError` if tools clash."""
     if isinstance(stack, Leaf):
         return of_leaf(stack, ran)
@@ -212,7 +212,7 @@ class Scene:
     """A stack as an agent has it: the toolset, what its tools were run for, and which tools it lists in a run."""
 
     stack: Stack
-    ran: Ran
+    ran: ProviderResult
     toolset: Any
     listed: dict[tuple[str | None, str], str]
 
@@ -246,7 +246,7 @@ def names_of(stack: Stack) -> Iterator[tuple[Leaf, str]]:
 
 async def scene_of(stack: Stack) -> Scene | None:
     """The scene; None if the algebra refuses the stack with an error that names both tools."""
-    ran: Ran = []
+    ran: ProviderResult = []
     with AgentRun(RunContext(None, run_id="listing")).entered():
         try:
             toolset = await built(stack, ran)
@@ -415,7 +415,7 @@ async def test_150_stacks_run_the_tool_that_is_meant(part: int) -> None:
 # -- single rules -----------------------------------------------------------------------------------------------------
 
 
-def deletes(what: str, ran: Ran) -> Callable[[], str]:
+def deletes(what: str, ran: ProviderResult) -> Callable[[], str]:
     def delete() -> str:
         """Deletes it."""
         ran.append(what)
@@ -435,7 +435,7 @@ async def history_with(tools: Any, *names: str) -> list[Any]:
 
 
 async def test_another_function_of_that_name_is_neither_offered_nor_run_and_a_person_sees_which_one_runs() -> None:
-    ran: Ran = []
+    ran: ProviderResult = []
     history = await history_with(renamed([deletes("draft", ran)], {"delete_draft": "delete"}), "delete_draft")
     account = renamed([deletes("account", ran)], {"delete_account": "delete"})
     model = ScriptedModel([call("delete_draft"), call("delete"), "none", call("delete_account"), "done"])
@@ -464,7 +464,7 @@ async def test_another_function_of_that_name_is_neither_offered_nor_run_and_a_pe
     ],
 )
 async def test_a_toolset_with_an_id_keeps_its_tools_under_any_name(now: Callable[..., list[Any]], runs: str) -> None:
-    ran: Ran = []
+    ran: ProviderResult = []
     drafts = FunctionToolset([deletes("draft", ran)], id="drafts")
     accounts = FunctionToolset([deletes("account", ran)], id="accounts")
     history = await history_with(renamed(drafts, {"delete_draft": "delete"}), "delete_draft")
@@ -478,7 +478,7 @@ async def test_a_toolset_with_an_id_keeps_its_tools_under_any_name(now: Callable
 
 @each_row("written", ["delete_draft", "Delete-Draft", "deleteDraft"])
 async def test_a_lost_name_stays_lost_in_any_spelling(written: str) -> None:
-    ran: Ran = []
+    ran: ProviderResult = []
     history = await history_with(FunctionToolset([deletes("draft", ran)], id="drafts"), "delete")
     again = renamed([deletes("other", ran)], {"delete_draft": "delete"})
     history += await history_with(renamed([deletes("draft", ran)], {"delete_draft": "delete"}), "delete_draft")
@@ -528,7 +528,7 @@ OLD_SERVER = Leaf(2, ("read",), server="fs")
 async def test_an_old_history_means_a_tool_only_if_that_is_certain(
     before: Stack, now: Stack, name: str, is_known: bool, is_shown: bool
 ) -> None:
-    ran: Ran = []
+    ran: ProviderResult = []
     history = old(await history_with(await built(before, []), name))
     if is_shown:
         script: list[Any] = [[ToolCall("s", "search_tools", {"query": f"select:{name}"})], "seen"]
@@ -544,7 +544,7 @@ async def test_an_old_history_means_a_tool_only_if_that_is_certain(
 
 async def test_a_function_that_gave_way_to_a_name_of_the_history_is_found_again() -> None:
     """The history has the plain name for a server's tool, so the function has a longer one in this conversation."""
-    ran: Ran = []
+    ran: ProviderResult = []
     history = await history_with(await built(OLD_SERVER, []), "read")
     name = ""
     for number in range(2):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from mcpagent import Agent, RunOptions
+from mcpagent import Agent, RunOptions, ToolSearch
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
@@ -64,6 +65,26 @@ async def test_what_a_lost_server_offered_is_told_as_lost_and_comes_back() -> No
     assert "- one: review" in offered[0]["get_prompt"]
     assert "- one: review" not in offered[2]["get_prompt"]
     assert "- one: review" in offered[4]["get_prompt"]
+
+
+async def test_a_prompt_is_found_beside_tools() -> None:
+    for load in ("add_tool", "search"):
+        search = ToolCall("s", "search_tools", {"query": "review code kindly"})
+        model = ScriptedModel([search, prompt("p", "one"), "done"])
+        async with (
+            everyday("http") as url,
+            Agent(
+                model,
+                mcp_config=[ServerConfig("one", url=url)],
+                options=RunOptions(servers=PATIENT),
+                tool_search=ToolSearch(load=load),
+            ) as agent,
+        ):
+            await agent.ask("Go.")
+            found, got = results(agent.messages)
+        [shown] = [tool for tool in json.loads(found.text)["tools"] if tool.get("kind") == "prompt"]
+        assert shown["call"] == {"server": "one", "name": "review", "arguments": {"code": "...", "style": "..."}}
+        assert said(got) == ("[user]\nReview this in a kind way: x", None)
 
 
 async def test_without_any_server_that_has_content_the_tools_are_withdrawn() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ConfigError, ServerError, Tool
+from mcpagent import Agent, ConfigError, RunOptions, ServerError, Tool
 from mcpagent.config import McpServer
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
@@ -33,6 +33,7 @@ from mcpagent.toolsets.server_source import ServerSource
 from tests.scenes import CountedTools, call, offered, results
 
 FAULTY = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
+LEAKY = FAULTY.with_name("leaky.py")
 WAIT_SECONDS = 30
 
 
@@ -226,3 +227,33 @@ async def test_a_server_is_started_anew_with_each_agent() -> None:
         async with Agent(model, tools=[source]) as agent:
             await agent.ask("go")
             assert results(agent.messages)[0].text == "hi"
+
+
+async def test_a_name_in_the_entry_of_a_server_that_it_does_not_offer_is_warned_of_once(
+    told: Callable[[], list[str]],
+) -> None:
+    env = {"LEAKS": "SAID", "SAID": "x"}
+    server = McpServer("it", sys.executable, [str(LEAKY)], env, defer_loading=["tel"])
+    model = ScriptedModel(["one", "two"])
+    options = RunOptions(servers=ServerOptions(startup_seconds=0))
+    async with Agent(model, mcp_config=[server], tools=[add], tool_search=False, options=options) as agent:
+        await agent.ask("go")
+        await agent.ask("again")
+    assert [offered(request) for request in model.requests] == [["add"], ["add"]]
+    [line] = told()
+    assert line.startswith('server "it": defer_loading: ')
+    assert "did you mean" in line
+
+
+def test_tools_that_are_defined_twice_or_have_a_reserved_name_are_one_line() -> None:
+    def search_tools() -> str:
+        """Searches."""
+        return ""
+
+    for tools, words in (
+        ([add, add], 'tool "add": defined twice in the agent\'s own functions; rename one'),
+        ([search_tools], 'tool "search_tools": the name is reserved for tool search; rename the function'),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            Agent(ScriptedModel(["x"]), tools=tools, with_tool_search_mode=True).__enter__()
+        assert str(caught.value).startswith(words)

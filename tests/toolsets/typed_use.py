@@ -20,7 +20,7 @@ from mcpagent import (
 )
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.toolsets.composition import (
-    Composed,
+    CombinedSources,
     ToolSource,
     approval_required,
     combined,
@@ -151,7 +151,7 @@ async def toolset_of(context: RunContext[User]) -> Notes:
     return Notes()
 
 
-composed: list[Composed] = [
+composed: list[CombinedSources] = [
     combined(*by_hand),
     combined(*servers),
     combined(functions, plain_functions, only_add, own),

@@ -15,9 +15,10 @@ import pytest
 
 from mcpagent import Agent, InputError, Message, Tool, ToolDefinition, ToolSearch, dump_messages
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.composition import approval_required, external, prefixed
+from mcpagent.toolsets.functions import FunctionToolset, function_tool
 from mcpagent.toolsets.listed_tools import with_approval
 from mcpagent.values.approval import CallAnswer, CallsPendingError, PendingCall
 from mcpagent.values.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
@@ -206,8 +207,8 @@ async def test_asking_something_else_abandons_what_waits() -> None:
     [
         (True, 1, "files.delete"),
         (False, 0, "The user declined"),
-        ("yes", 0, "The user declined"),
-        (RuntimeError("no terminal"), 0, "nobody could be asked (RuntimeError: no terminal)"),
+        ("yes", 0, '"fs_delete" was not run: ApprovalPolicy(decide=...) returned str, not True, False, an answer'),
+        (RuntimeError("no terminal"), 0, '"fs_delete" was not run: nobody could be asked (RuntimeError: no terminal)'),
     ],
 )
 async def test_a_callback_decides_at_once_and_fails_closed(answer: Any, ran: int, words: str) -> None:
@@ -254,6 +255,35 @@ async def test_a_check_that_raises_denies() -> None:
     assert result.error == "denied"
     assert "permission check" in result.text
     assert tools.ran == []
+
+
+@each_row("answer", [None, 0, 0.0, "", "no", [], {}, 1, "yes", [False]])
+async def test_a_check_that_answers_neither_true_nor_false_denies(answer: Any) -> None:
+    ran = list[str]()
+
+    def wipe() -> str:
+        """Wipe all."""
+        ran.append("wipe")
+        return "wiped"
+
+    async def later(*_: object) -> Any:
+        return answer
+
+    needed: Any = lambda *_: answer  # noqa: E731 - as people write it
+    never: Any = lambda *_: False  # noqa: E731
+    for name, tool, approval in (
+        ("of a function", function_tool(wipe, approval=needed), False),
+        ("of an agent", function_tool(wipe), needed),
+        ("of an agent, async", function_tool(wipe), later),
+        ("of a function, before the agent's", function_tool(wipe, approval=needed), never),
+        ("of a toolset", approval_required(FunctionToolset([wipe]), needed), False),
+    ):
+        async with Agent(ScriptedModel([call("wipe"), "ok"]), tools=[tool], approval=approval) as agent:
+            await agent.ask("go")
+            [result] = results(agent.messages)
+        assert (result.error, ran) == ("denied", []), name
+        assert f"it returned {type(answer).__name__}; return True or False" in result.text, name
+        assert "\n" not in result.text
 
 
 async def test_the_decorator_and_the_agents_own_rule() -> None:

@@ -510,3 +510,22 @@ async def test_one_toolset_serves_fifty_runs_at_once_without_cross_talk() -> Non
 
     answers = await asyncio.wait_for(asyncio.gather(*(one(number) for number in range(50))), 30)
     assert answers == [f"k{number}:{number}:{number}" for number in range(50)]
+
+
+def test_namespaces_of_another_process_wait_for_their_models_and_misfits_change_nothing() -> None:
+    before = ToolContext()
+    before.get_or_create("notes", Notes).count = 7
+    stored = before.dump_namespaces()
+    late = ToolContext()
+    assert late.restore_namespaces(stored) == []
+    assert late.get_or_create("notes", Notes).count == 7
+    early = ToolContext()
+    early.get_or_create("notes", Notes)
+    assert early.restore_namespaces(stored) == []
+    assert early.get_or_create("notes", Notes).count == 7
+    [problem] = early.restore_namespaces({"notes": {"count": "many"}})
+    assert problem.startswith('namespace "notes"')
+    assert early.get_or_create("notes", Notes).count == 7
+    misfit = ToolContext()
+    assert misfit.restore_namespaces({"notes": {"count": "many"}}) == []
+    assert misfit.get_or_create("notes", Notes) == Notes()

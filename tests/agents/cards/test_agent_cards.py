@@ -20,7 +20,7 @@ from mcpagent.agents.cards.writing import dump_card, save_card
 from mcpagent.config import load_servers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import AnthropicModel, FallbackModel, ModelSettings, OpenAIChatModel, ScriptedModel, resolve_model
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import RunOptions
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import Event, Notice, RequestSent, RunFinished, ServerFailed, SubagentEvent

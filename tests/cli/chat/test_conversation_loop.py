@@ -12,6 +12,7 @@ pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 from tests.tables import each_row
 from tests.terminal.picture import Picture
 from tests.terminal.process import server_option
+from tests.terminal.small_model import small_model
 from tests.terminal.warm import on_a_terminal
 
 PROMPT = r"(?m)^>"
@@ -23,7 +24,7 @@ def test_a_newcomer_asks_looks_around_and_leaves(tmp_path: Path) -> None:
         screen.wait_for(PROMPT)
         screen.wait_for(r"tools 2/4.*mcp 1 ok")
         screen.type("/help\r")
-        screen.wait_for(r"servers +/import \[yes\] +/mcp \[on\|off\|restart\|logs\] \[NAME\]")
+        screen.wait_for(r"servers +/import \[yes\] +/mcp \[on\|off\|restart\|logs\|add\] \[NAME\]")
         screen.type("/help all\r")
         screen.wait_for(r"/context +what the last request carried")
         screen.type("what is the weather in Tokyo?\r")
@@ -81,6 +82,21 @@ def test_esc_stops_the_turn_and_other_keys_go_to_the_next_line(tmp_path: Path) -
         screen.wait_for("stopped; the conversation can go on", 10)
         screen.wait_for("context of request 1")
         screen.wait_for(PROMPT)
+        screen.type("/exit\r")
+        assert screen.exit_code() == 0
+
+
+@pytest.mark.slow
+def test_the_words_of_an_answer_that_was_stopped_stay_in_the_history(tmp_path: Path) -> None:
+    with small_model() as model, on_a_terminal(["-m", model, *server_option("good", "small")], tmp_path) as screen:
+        screen.wait_for(r"mcp 1 ok")
+        for key in ("\x1b", "\x03"):
+            screen.type("talk endlessly\r")
+            screen.wait_for("So far so good")
+            screen.type(key)
+            screen.wait_for("stopped; the conversation can go on")
+        screen.type("/history\r")
+        screen.wait_for(r"stopped  So far so good(?s:.*)stopped  So far so good")
         screen.type("/exit\r")
         assert screen.exit_code() == 0
 
@@ -196,8 +212,8 @@ def test_without_key_and_configuration_the_chat_says_how_to_go_on(tmp_path: Path
     (tmp_path / "home" / "state" / "welcomed").touch()  # the first steps were offered before
     with on_a_terminal([], tmp_path) as screen:
         start = screen.wait_for(PROMPT)
-        assert "ANTHROPIC_API_KEY" in start
-        assert ".mcp.json" in start
+        assert "mcpagent keys set anthropic" in start
+        assert "mcpagent mcp add NAME" in start
         screen.type("\x04")
         assert screen.exit_code() == 0
 
@@ -246,3 +262,14 @@ def test_a_goodbye_alone_leaves_and_a_file_that_is_not_there_is_told(goodbye: st
             screen.wait_for(r"\d requests? · in")
         screen.type(f"{goodbye}\r")
         assert screen.exit_code() == 0
+
+
+def test_the_first_line_names_the_files_if_they_fit(tmp_path: Path) -> None:
+    name = "servers-of-everybody-who-works-here-and-elsewhere.json"
+    (tmp_path / name).write_text('{"mcpServers": {}}', "utf-8")
+    for columns, servers in ((60, "0 servers ·"), (250, f"0 servers from {name} ·")):
+        with on_a_terminal(["-m", "offline", "--config", name], tmp_path, columns=columns) as screen:
+            screen.wait_for(r"/help\s")
+            assert f"offline   {servers}" in screen.text.splitlines()[0]
+            screen.type("\x04")
+            assert screen.exit_code() == 0

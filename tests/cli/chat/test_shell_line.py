@@ -12,10 +12,11 @@ import pytest
 
 from mcpagent.cli.chat import shell_line
 from mcpagent.cli.chat import status_line as status_command
-from mcpagent.cli.chat.shell_line import MAX_KEPT, offer_shell, run_shell
+from mcpagent.cli.chat.shell_line import offer_shell, run_shell
 from mcpagent.cli.chat.status_line import Status, StatusCommand, status_document
-from mcpagent.cli.frame.programs import edited, editor_command
+from mcpagent.cli.common.user_programs import edited, editor_command
 from mcpagent.errors import ConfigError, InputError
+from mcpagent.utilities.python.child_programs import MAX_KEPT, ProgramOutput
 from tests.tables import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX shells")
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POS
 ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
 
 
-async def shell(command: str, folder: Path) -> tuple[shell_line.ShellOutput, list[str]]:
+async def shell(command: str, folder: Path) -> tuple[ProgramOutput, list[str]]:
     shown: list[str] = []
     return await run_shell(command, folder, ENVIRON, shown.append), shown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
-from mcpagent import Agent, RunOptions
+from mcpagent import Agent, RunOptions, ToolSearch
+from mcpagent.cli.chat.startup import search_line
 from mcpagent.config import ServerConfig, load_servers
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.server_lists import ServerLists
@@ -22,6 +24,7 @@ from mcpagent.models import ScriptedModel
 from mcpagent.utilities.text.safe_text import safe_text
 from mcpagent.values.events import Event
 from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.speed import within
 from tests.terminal import small_server
 from tests.terminal.process import SMALL_SERVER
@@ -71,6 +74,29 @@ def _listed(tool: dict[str, Any], server: str) -> ToolDefinition:
 
 def started(folder: Path) -> list[str]:
     return sorted(path.name.removeprefix("started-") for path in folder.glob("started-*"))
+
+
+async def test_a_chat_says_why_all_tools_are_offered_unless_they_are_few() -> None:
+    async def unused(_arguments: dict[str, Any]) -> ToolOutput:
+        raise AssertionError
+
+    def tools(count: int) -> list[Tool]:
+        return [Tool(ToolDefinition(f"t{number}", PAINT, HOW), unused) for number in range(count)]
+
+    for search, count, expected in (
+        (
+            ToolSearch(enabled="auto"),
+            4,
+            r"tool search off: all 4 tools offered, 4\.\dk tokens per request; it begins at",
+        ),
+        (ToolSearch(enabled="auto", auto_tokens=5_000), 4, r"it begins at about 5\.0k tokens$"),
+        (ToolSearch(enabled="auto"), 0, "^$"),
+        (ToolSearch(enabled=True, scope="all"), 4, r"tool search on: 4 tools would cost 4\.\dk tokens per request"),
+    ):
+        async with Agent(ScriptedModel(["x"]), tools=tools(count), tool_search=search) as agent:
+            line = search_line(agent)
+            assert re.search(expected, line), line
+            assert len(line) <= 98
 
 
 @pytest.mark.slow

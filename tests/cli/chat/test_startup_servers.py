@@ -31,14 +31,20 @@ def test_a_tool_that_its_server_changed_is_called_only_after_a_yes(tmp_path: Pat
             for answer in answers:
                 screen.wait_for(r"call it as it is now\? \[y\] yes, always  \[N\] no")
                 screen.type(f"{answer}\r")
+                if answer not in ("y", "n"):
+                    screen.wait_for(f"'{answer}' is no answer here")
             screen.wait_for(r"\d requests? · in")
+            if "n" in answers:
+                for command in ("/why small.get_weather", "/allow small.get_weather"):
+                    screen.type(f"{command}\r")
+                    screen.wait_for("you declined it")
             screen.type("\x04")
             assert screen.exit_code() == 0
         return screen.text
 
     assert "Tokyo: 18 degrees" in ask()
     server.write_text(server.read_text("utf-8").replace("Get the current weather", "Tell the weather"), "utf-8")
-    assert "Tokyo: 18 degrees" not in ask("n")
+    assert "Tokyo: 18 degrees" not in ask("yse", "n")
     assert "Tokyo: 18 degrees" in ask("y")
     assert "Tokyo: 18 degrees" in ask()
 

@@ -16,18 +16,18 @@ import pytest
 from rich.console import Console
 
 from mcpagent import Agent, RunOptions
-from mcpagent.cli.chat.slash.desk import Desk
+from mcpagent.cli.approvals.approver import Approver
+from mcpagent.cli.chat.slash.chat_state import ChatState
 from mcpagent.cli.chat.slash.slash_table import run_command
 from mcpagent.cli.chat.status_line import Status, servers_field, status_document
-from mcpagent.cli.frame.configuration import Configuration
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approver import Approver
+from mcpagent.cli.common.configuration import Configuration
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import Glyphs, Terminal
 from mcpagent.cli.servers.probing import probe
 from mcpagent.config import load_servers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.rules import Rules
+from mcpagent.permissions.decision import Rules
 from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.values.events import Event, Notice, ServerConnected, ServerFailed, ServersAwaited, ToolsSearched
@@ -55,7 +55,7 @@ def gate() -> Iterator[Gate]:
 class Doors:
     """An agent with the one server "slow", and what is said of it at each door."""
 
-    def __init__(self, agent: Agent, model: ScriptedModel, desk: Desk, screen: io.StringIO, folder: Path) -> None:
+    def __init__(self, agent: Agent, model: ScriptedModel, desk: ChatState, screen: io.StringIO, folder: Path) -> None:
         self.agent, self.model, self._desk, self._screen, self._folder = agent, model, desk, screen, folder
         self.events: list[Event] = []
         self.news = asyncio.Event()
@@ -116,7 +116,7 @@ async def doors(tmp_path: Path, server: dict[str, Any], *replies: object, second
     async def nothing(*_: object) -> Any:
         return None
 
-    desk = Desk(
+    desk = ChatState(
         agent=agent,
         configuration=Configuration(servers),
         terminal=Terminal(console, console, Glyphs()),
@@ -148,7 +148,7 @@ async def test_hanging(tmp_path: Path, gate: Gate) -> None:
         assert [event.connecting for event in at.of(ToolsSearched)] == [("slow",)]
         assert [event for event in at.events if event == WARNING] == [WARNING]
         assert not at.of(ServerConnected) + at.of(ServerFailed)
-        assert at.screen() == ("mcp 1..", {"ready": 0, "connecting": 1, "failed": 0})
+        assert at.screen() == ("mcp 1..", {"ready": 0, "connecting": 1, "failed": 0, "declined": 0})
         assert ".. slow  connecting" in await at.command("/mcp")
         assert "not searched: slow (it is still connecting)" in await at.command("/why get_weather")
         assert await at.doctor(0.2) == ("connecting", "it is still connecting")
@@ -157,7 +157,7 @@ async def test_hanging(tmp_path: Path, gate: Gate) -> None:
         await at.agent.ask("And now?")
         assert "connecting" not in at.searched()
         assert "A server has connected" in "".join(message.text for message in at.model.requests[-1].messages)
-        assert at.screen() == ("mcp 1 ok", {"ready": 1, "connecting": 0, "failed": 0})
+        assert at.screen() == ("mcp 1 ok", {"ready": 1, "connecting": 0, "failed": 0, "declined": 0})
         assert "slow  1 tool, connected in" in await at.command("/mcp")
         why = await at.command("/why get_weather")
         assert 'search 1 (request 1) "weather of a place": its server was still connecting' in why
@@ -179,7 +179,7 @@ async def test_slow_within_the_limit(tmp_path: Path, gate: Gate) -> None:
         assert "Found matching tools" in at.searched()
         assert [event.connecting for event in at.of(ToolsSearched)] == [()]
         assert [event for event in at.events if event == WARNING] == []
-        assert at.screen() == ("mcp 1 ok", {"ready": 1, "connecting": 0, "failed": 0})
+        assert at.screen() == ("mcp 1 ok", {"ready": 1, "connecting": 0, "failed": 0, "declined": 0})
         assert "place 1 of 1" in await at.command("/why get_weather")
 
 
@@ -200,7 +200,7 @@ async def test_failing_and_coming_back(tmp_path: Path, gate: Gate) -> None:
         assert f'Not connected: slow (server "slow" {FAILURE})' in at.searched()
         assert [event.reason for event in at.of(ServerFailed)] == [f'server "slow" {FAILURE}']
         assert at.of(ToolsSearched) == []
-        assert at.screen() == ("mcp 0 ok 1!", {"ready": 0, "connecting": 0, "failed": 1})
+        assert at.screen() == ("mcp 0 ok 1!", {"ready": 0, "connecting": 0, "failed": 1, "declined": 0})
         assert f"slow  {FAILURE}" in await at.command("/mcp")
         assert f"not searched: slow ({FAILURE})" in await at.command("/why get_weather")
         assert await at.doctor() == ("failed", FAILURE)
@@ -244,7 +244,7 @@ async def test_lost(tmp_path: Path) -> None:
         assert FAILURE in results(at.model.requests[-1].messages)[-2].text
         assert f'Not connected: slow (server "slow" {FAILURE})' in at.searched()
         assert [event.reason for event in at.of(ServerFailed)] == [f'server "slow" {FAILURE}']
-        assert at.screen() == ("mcp 0 ok 1!", {"ready": 0, "connecting": 0, "failed": 1})
+        assert at.screen() == ("mcp 0 ok 1!", {"ready": 0, "connecting": 0, "failed": 1, "declined": 0})
         assert f"slow  {FAILURE}" in await at.command("/mcp")
         assert f"not searched: slow ({FAILURE})" in await at.command("/why frobnicate")
         assert await at.doctor() == ("failed", FAILURE)

@@ -20,7 +20,7 @@ from mcpagent.agents.cards.card_trust import describe_cards
 from mcpagent.agents.cards.reading import load_card
 from mcpagent.agents.cards.teams import Team, read_team
 from mcpagent.agents.cards.writing import dump_card
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.agent_options import make_agent
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.rendering import TurnView
@@ -55,7 +55,7 @@ def options(tmp_path: Path, *provider_tool: str, **changes: Any) -> Options:
 
 
 def agent_of(chosen: Options) -> Agent:
-    from mcpagent.cli.frame.configuration import Configuration
+    from mcpagent.cli.common.configuration import Configuration
 
     return make_agent(chosen, Configuration(ServersConfig((), ())), lambda _event: None)
 

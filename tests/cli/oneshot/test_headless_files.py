@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.history.intake.media_types import base64_text

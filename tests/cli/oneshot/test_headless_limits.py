@@ -16,9 +16,9 @@ import typer
 
 from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.chat.status_line import Status, status_line
-from mcpagent.cli.frame.configuration import Configuration
-from mcpagent.cli.frame.figures import money
-from mcpagent.cli.frame.options import Options, command
+from mcpagent.cli.common.configuration import Configuration
+from mcpagent.cli.common.number_formats import money
+from mcpagent.cli.common.options import Options, command
 from mcpagent.cli.oneshot.agent_options import make_agent
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.oneshot.prompts import answer_schema
@@ -350,7 +350,7 @@ def test_a_document_comes_whole_through_any_locale(
 ) -> None:
     script = (
         "import io, sys\nfrom pathlib import Path\nfrom mcpagent.cli.oneshot.headless import ask_once\n"
-        "from mcpagent.cli.frame.options import Options\n"
+        "from mcpagent.cli.common.options import Options\n"
         "from mcpagent.cli.screen.terminal import open_terminal\n"
         "from mcpagent.models import ScriptedModel\nterminal = open_terminal('auto', {})\n"
         "options = Options(json_schema=Path(sys.argv[1]), quiet=True)\n"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mcpagent.cli.app import command_line
-from mcpagent.cli.frame.exit_codes import ExitCode
+from mcpagent.cli.common.exit_codes import ExitCode
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, environment, heed_ctrl_c, server_option
 from tests.terminal.warm import run
@@ -278,9 +278,8 @@ def test_each_option_has_the_variable_of_its_name(command: str) -> None:
     without = {"--print", "--continue", "--resume", "--session", "--attach"}
     for param in command_line().commands[command].params:
         if param.param_type_name == "option" and not without.intersection(param.opts):
-            longest = max(param.opts, key=len)
-            name = f"MCPAGENT_{longest.removeprefix('--set ').removeprefix('--').replace('-', '_').upper()}"
-            assert param.envvar == name or f"[{name}]" in (param.help or ""), longest
+            name = f"MCPAGENT_{param.name.upper()}"
+            assert param.envvar == name or f"[{name}]" in (param.help or ""), param.name
 
 
 @pytest.mark.slow
@@ -306,7 +305,7 @@ def test_an_empty_configuration_keeps_the_demo_and_says_so(tmp_path: Path) -> No
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {}}')
     asked = run(["-p", "what is 2 plus 2?", "-m", "offline"], tmp_path)
     assert "4" in asked.stdout
-    assert "no servers in .mcp.json: bundled demo server. Your own: .mcp.json or --server" in asked.stderr
+    assert "no servers in .mcp.json: bundled demo server. Your own: mcpagent mcp add" in asked.stderr
     assert "the bundled demo server (no servers in .mcp.json)" in run(["mcp", "list"], tmp_path).stdout
     assert "config (no servers in .mcp.json): the bundled" in run(["doctor"], tmp_path).stdout
     named = run(["tools", "list", "--config", ".mcp.json", "--trust-project"], tmp_path)

@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
 from mcpagent.cli.app import run as run_command_line
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.config import ServersConfig, load_servers

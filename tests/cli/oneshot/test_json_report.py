@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.oneshot.json_report import event_document
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console, portable_json
@@ -101,12 +101,17 @@ def test_an_answer_over_search_and_calls(tmp_path: Path, capsys: pytest.CaptureF
         (
             [ToolCall("", "push_branch", {"remote": "o", "branch": "m"}), "denied"],
             {"server": (server("writes"),), "approve": "ask"},
-            {"subtype": "success", "denials": ["--allow small.push_branch"]},
+            {"subtype": "denied", "is_error": True, "denials": ["--allow small.push_branch"]},
         ),
         (
             [ToolCall("", "push_branch", {"remote": "o", "branch": "m"}), "denied"],
             {"server": (server("writes"),), "deny": ("small.*",)},
-            {"subtype": "success", "denials": [None]},
+            {"subtype": "denied", "is_error": True, "denials": [None]},
+        ),
+        (
+            [ToolCall("", "push_branch", {"remote": "o", "branch": "m"}), "denied"],
+            {"server": (server("writes"),), "deny": ("small.*",), "denied_ok": True},
+            {"subtype": "success", "is_error": False, "denials": [None]},
         ),
         ([WEATHER, "what I know"], {"max_turns": 1}, {"subtype": "stopped_max_turns"}),
         ([ModelResponse(Message("assistant", ()), Usage(), "refusal")], NONE, {"subtype": "stopped_refused"}),
@@ -144,6 +149,7 @@ def test_every_end_of_a_run(
             assert len(found) == 1
         got = {
             "subtype": result["subtype"],
+            "is_error": result["is_error"],
             "error": result.get("error", {}).get("kind"),
             "structured": result.get("structured"),
             "denials": [denial["allow"] for denial in result.get("denials", ())],

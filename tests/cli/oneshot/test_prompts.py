@@ -32,7 +32,7 @@ def test_files_are_named(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("hello\n", "utf-8")
     assert joined_prompt("q", [file], "") == (f"q\n\n{file}:\n```\nhello\n```", [])
-    with pytest.raises(InputError, match="put the whole question in quotes"):
+    with pytest.raises(InputError, match="check its path; a question goes in quotes"):
         joined_prompt("what", [Path("time")], "")
     with pytest.raises(InputError, match="there is no question"):
         joined_prompt(" ", (), "\n")

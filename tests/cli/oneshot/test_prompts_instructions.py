@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpagent import ScriptedModel
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Terminal, make_console
 from mcpagent.errors import InputError
@@ -21,7 +21,9 @@ def system_sent(tmp_path: Path, **changes: Any) -> str:
     model = ScriptedModel(["answer"])
     console = make_console(io.StringIO(), "never", {})
     environ = {"MCPAGENT_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
-    options = Options(environ=environ, folder=tmp_path, **changes)
+    servers = tmp_path / "mcp_servers.json"
+    servers.write_text('{"mcpServers": {}}', "utf-8")
+    options = Options(environ=environ, folder=tmp_path, config=(servers,), **changes)
     ask_once(options, "question", Terminal(console, console, ASCII_GLYPHS), model=model)
     return model.requests[0].system
 

@@ -55,6 +55,8 @@ def test_a_search_has_a_line_of_its_own() -> None:
     assert head.plain.startswith('⌕ search "train tickets" ')
     assert head.plain.endswith("12 of 527 · 1 ms")
     assert below.plain == "  └ tool_with_a_long_name_0 … 4 more"
+    _, found, weak = search_lines(ToolsSearched("x", 1, ("a", "b", "c"), 9, 0.0), Glyphs(), 60)
+    assert (found.plain, weak.plain) == ("  └ a", "    weak: b, c")
     [nothing] = search_lines(ToolsSearched("x", 0, (), 3, 0.0), Glyphs(), 60)
     assert "none of 3" in nothing.plain
 

@@ -7,10 +7,15 @@ import itertools
 import re
 import time
 
-from hypothesis import given
+import pytest
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
+from rich.markdown import Markdown
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
 
 from mcpagent.cli.screen.markdown import BlockSplitter, block_lines, print_block
 from mcpagent.utilities.text.secrets import hide
@@ -143,6 +148,147 @@ def test_two_hundred_kilobytes_of_short_paragraphs_take_less_than_two_seconds() 
         print_block(console, block)
     assert within(time.process_time() - started, 2.0, time.process_time)
     assert written.getvalue().splitlines()[::2] == text.splitlines()[::2]
+
+
+def test_a_block_of_code_looks_the_same_alone_and_within_another() -> None:
+    """Alone it is not laid out by rich, which takes three times as long."""
+    for language, folds in itertools.product(("", "py", "python title=x", "no-such-language", "&#65;"), (True, False)):
+        code = "\n\nx = 1  # é 日本\n\n  if x: print('a' * 60, \"b\")  \n\ttab" + "y" * 100 + "\n\n"
+        console = Console(file=io.StringIO(), width=40, force_terminal=True, color_system="truecolor")
+        alone = block_lines(console, f"```{language}\n{code}\n```", folds=folds)
+        within = block_lines(console, f"```{language}\n{code}\n```\n<br>", folds=folds)
+        assert [styled(line) for line in alone] == [styled(line) for line in within], (language, folds)
+
+
+def styled(line: Text) -> list[tuple[str, str]]:
+    """Return each character with its style."""
+    plain = line.plain
+    return [(char, str(line.get_style_at_offset(CONSOLE, at))) for at, char in enumerate(plain)]
+
+
+CONSOLE = Console()
+
+
+def rows(number: int) -> str:
+    return f"| row **{number}** | `x{number}` |"
+
+
+INLINE = "Step **{0}**: run `cmd --opt {0}`, see [the docs](https://example.com/{0}) &amp; *more*, ~~not~~ <b>x</b>."
+LARGE = {
+    "paragraphs": ("\n\n".join(INLINE.format(number) for number in range(1_800)), 2.0),
+    "short paragraphs": ("\n\n".join(f"Word **{number}** is bold." for number in range(9_000)), 2.0),
+    "other scripts": ("\n\n".join(f"Größe {number} – „ähm“ 日本語 😀" for number in range(6_000)), 2.0),
+    "headings": ("\n\n".join(f"## Heading {number} **b**" for number in range(9_000)), 3.0),
+    "one paragraph": ("\n".join(INLINE.format(number) for number in range(1_800)), 2.0),
+    "one long line": ("word **bold** `code` [a](http://b) " * 5_700, 2.0),
+    "a list": ("\n".join(f"- item **{number}** with `code` and words" for number in range(5_400)), 2.0),
+    "code": ("```python\n" + "x = 1  # words of a comment\n" * 7_500 + "```", 2.0),
+    "one long line of code": ("```\n" + "x = 1; " * 28_000 + "\n```", 2.0),
+    "open brackets": ("[" * 200_000, 4.0),
+    "open emphasis": ("*a _b **" * 25_000, 3.0),
+    "many items": ("\n\n".join(f"- item **{number}** with `code`" for number in range(6_500)), 4.0),
+    "a table": ("| a | b |\n|---|---|\n" + "\n".join(map(rows, range(9_000))), 4.0),
+    "many tables": ("\n\n".join(f"| a | b |\n|---|---|\n{rows(number)}" for number in range(4_500)), 8.0),
+    "quotes": ("\n\n".join(f"> quote **{number}** of words" for number in range(8_000)), 3.0),
+    "small blocks of code": ("\n\n".join(f"```py\nx = {number}\n```" for number in range(11_000)), 3.0),
+    "small plain blocks": ("\n\n".join(f"```\nx = {number}\n```" for number in range(12_000)), 2.0),
+}
+"""Texts of 200 kB by their kind, with the seconds of CPU that they may take on an idle machine.
+
+The parser takes half of that for open brackets; rich lays out lists of single items and tables.
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("share", "patience"), [pytest.param(1, 1.0, marks=pytest.mark.heavy), (8, 2.5)])
+def test_two_hundred_kilobytes_of_markup_take_seconds(share: int, patience: float) -> None:
+    """An eighth of it takes little more than an eighth of the time."""
+    slow: list[str] = []
+    for kind, (whole, most_seconds) in LARGE.items():
+        text, seconds = whole[: len(whole) // share], most_seconds / share * patience
+        console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system="truecolor")
+        assert 180_000 < len(whole.encode()) < 280_000, kind
+        started = time.process_time()
+        for block in split([text]):
+            print_block(console, block)
+        took = time.process_time() - started
+        if not within(took, seconds, time.process_time):
+            slow.append(f"{kind}: {took:.1f} s")
+    assert not slow
+
+
+WORDS = (
+    "a word",
+    "Größe",
+    "日本語",
+    " ",
+    "\n",
+    "  \n",
+    "**",
+    "*",
+    "_",
+    "~~",
+    "`",
+    "``",
+    "&amp;",
+    "&#8212;",
+    "<b>",
+    "\\*",
+)
+LINKS = (
+    "[a *b*](http://e.example/x)",
+    "[c `d`](e)",
+    "<http://e.example>",
+    "![pic](http://e)",
+    "<kbd>",
+    "# ",
+    "long" * 20,
+)
+
+
+def cells(lines: list[list[Segment]]) -> list[list[tuple[str, str]]]:
+    """Return each line as its characters with their styles, without white space at its end."""
+    shown = list[list[tuple[str, str]]]()
+    for line in lines:
+        text = [(char, str(segment.style or Style.null())) for segment in line for char in segment.text]
+        while text and text[-1][0].isspace():
+            text.pop()
+        shown.append(text)
+    while shown and not shown[-1]:
+        shown.pop()
+    return shown
+
+
+@given(st.lists(st.sampled_from(WORDS + LINKS), min_size=1, max_size=14).map("".join), st.booleans())
+def test_a_paragraph_has_the_words_and_styles_that_rich_gives_it(text: str, is_quote: bool) -> None:
+    console = Console(file=io.StringIO(), width=30, force_terminal=True, color_system="truecolor")
+    block = text.strip()
+    assume(block and "</kbd>" not in block)
+    if is_quote:
+        block = "\n".join(f"> {line}" for line in block.split("\n"))
+    assume(re.search(r"^(> *)?(~~~|```)|^> *#|\n#", block, re.MULTILINE) is None)  # code and headings look otherwise
+    ours = [list(line.render(console)) for line in block_lines(console, block)]
+    document = Markdown(block, hyperlinks=False)
+    for token in document.parsed:
+        for inner in token.children or ():
+            inner.type = inner.type.replace("softbreak", "hardbreak")
+    rich = console.render_lines(document, pad=False)
+    shown = cells(rich)
+    while shown and not shown[0]:
+        del shown[0]
+    if not block.startswith("# "):
+        assert cells(ours) == shown
+
+
+def test_each_line_break_of_a_model_is_one_on_the_screen() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    for block, expected in (
+        ("a *b*\nc", ["a b", "c"]),
+        ("- a *b*\n  c\n- d", [" • a b", "   c", " • d"]),
+        ("> a\n> b", ["▌ a", "▌ b"]),
+        ("plain\nlines", ["plain", "lines"]),
+    ):
+        assert [line.plain for line in block_lines(console, block)] == expected
 
 
 @each_row("text", ["plain words, of (one) line: " * 9, "a word", "Dr. Who's 2 + 2 = 4 - 1."])

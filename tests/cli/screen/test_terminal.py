@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from mcpagent.cli.frame.options import ColorMode
+from mcpagent.cli.common.options import ColorMode
 from mcpagent.cli.screen.terminal import put, wants_color
 from tests.tables import each_row
 

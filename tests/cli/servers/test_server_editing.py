@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.cli.app import run
-from mcpagent.cli.frame.configuration import target_of
+from mcpagent.cli.common.configuration import target_of
 from mcpagent.cli.servers.server_commands import followed, last_lines
 from mcpagent.cli.servers.server_editing import ServerFile, open_file
 from mcpagent.config import load_servers
@@ -101,6 +102,64 @@ def test_trust_is_written_into_the_users_file_and_not_into_a_projects(command: C
 def test_a_command_in_one_word_is_divided_as_a_shell_would(command: Command) -> None:
     command("mcp", "add", "files", f"'{sys.executable}' 'a b' c")
     assert command.entry("files") == {"command": sys.executable, "args": ["a b", "c"]}
+
+
+def test_an_address_without_scheme_and_a_package_are_answered_with_the_line_to_write(command: Command) -> None:
+    for typed, meant in (
+        (["localhost:8000/mcp"], "mcpagent mcp add docs http://localhost:8000/mcp"),
+        (["mcp.example.com:443"], "mcpagent mcp add docs http://mcp.example.com:443"),
+        (["@scope/server-files", "/tmp"], "mcpagent mcp add docs -- npx -y @scope/server-files /tmp"),
+    ):
+        said = command("mcp", "add", "docs", *typed, code=2)
+        assert f"{typed[0]} is no command; write {meant}\n" in said
+    assert not command.user_file.exists()
+    said = command("tools", "list", "--server", "docs=localhost:8000/mcp", code=2)
+    assert "--server docs: write docs=http://localhost:8000/mcp\n" in said
+
+
+def test_a_removed_server_is_no_consent_any_more_and_a_sign_in_needs_a_server(command: Command) -> None:
+    for name in ("kept", "gone"):
+        command("mcp", "add", name, "--", sys.executable, "-m", name)
+    assert command("trust", "list").rstrip().endswith("kept, gone")
+    command("mcp", "remove", "gone")
+    assert command("trust", "list").rstrip().endswith("kept")
+    said = command("mcp", "login", "https://example.com/mcp", code=2)
+    assert "add it first: mcpagent mcp add NAME https://example.com/mcp\n" in said
+
+
+def test_a_program_that_is_not_there_is_reported_and_started_from_this_folder_later(command: Command) -> None:
+    for name, words in (("clock", (sys.executable, "clock.py")), ("run", ("./run",))):
+        said = command("mcp", "add", name, "--", *words)
+        assert f"! {words[-1]} is not in {command.folder}; the server cannot start without it" in said
+        assert "is not found on PATH" not in said
+        assert command.entry(name) == {
+            "command": words[0],
+            **({"args": list(words[1:])} if words[1:] else {}),
+            "cwd": str(command.folder),
+        }
+    (command.folder / "clock.py").touch()
+    assert "cannot start" not in command("mcp", "add", "there", "--", sys.executable, "clock.py")
+    said = command("mcp", "add", "own", "--scope", "project", "--", sys.executable, "other.py")
+    assert f"! other.py is not in {command.folder}" in said
+    assert command.entry("own", command.project_file) == {"command": sys.executable, "args": ["other.py"]}
+
+
+def test_the_first_server_replaces_the_bundled_one_and_the_line_brings_it_back(command: Command) -> None:
+    assert "demo" in command("mcp", "list")
+    said = command("mcp", "add", "time", "--", sys.executable, "-m", "x")
+    (line,) = [line for line in said.splitlines() if line.startswith("the bundled demo server steps back")]
+    assert "demo" not in command("mcp", "list")
+    assert "bundled" not in command("mcp", "add", "more", "--", sys.executable, "-m", "x")
+    words = shlex.split(line.partition(": ")[2])
+    assert words[:4] == ["mcpagent", "mcp", "add", "demo"]
+    command(*words[1:])
+    assert "mcpagent.demo.server" in command("mcp", "list")
+    for name in ("demo", "more"):
+        assert "bundled" not in command("mcp", "remove", name)
+    assert "the bundled demo server is used again" in command("mcp", "remove", "time")
+    command.project_file.write_text(PROJECT, "utf-8")
+    assert "bundled" not in command("mcp", "add", "x", "--scope", "project", "--", sys.executable)
+    assert "bundled demo server steps back" in command("mcp", "add", "time", "--", sys.executable), "elsewhere"
 
 
 def test_an_address_is_added_with_its_headers(command: Command) -> None:
@@ -331,8 +390,8 @@ def test_a_server_is_switched_by_the_key_that_its_file_has(command: Command) -> 
     file = command.project_file
     file.write_text('{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y", "enabled": true}}}', "utf-8")
     before = file.read_text("utf-8")
-    command("mcp", "disable", "a")
-    command("mcp", "disable", "b")
+    assert "no server is enabled" not in command("mcp", "disable", "a")
+    assert "no server is enabled here; mcpagent mcp enable b" in command("mcp", "disable", "b")
     assert command.entry("a", file) == {"command": "x", "disabled": True}
     assert command.entry("b", file) == {"command": "y", "enabled": False}
     assert "is disabled already" in command("mcp", "disable", "a")

@@ -21,7 +21,7 @@ import tree_sitter
 import tree_sitter_powershell
 
 from mcpagent.cli.app import command_line
-from mcpagent.cli.frame.options import Shell, flags_of
+from mcpagent.cli.common.options import Shell, flags_of
 from mcpagent.cli.setup.completion import Completed, Names, candidates, plain_names, script_of, split_line
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, environment

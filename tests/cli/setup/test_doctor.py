@@ -311,8 +311,10 @@ def test_the_bundled_tools_raise_no_alarm(work: Path, answer: Read) -> None:
 
 def test_a_healthy_setup(work: Path, answer: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-abcdefghijklmnopx9Qa")
-    configure(work, good=server("good"))
+    configure(work, good=server("offers"))
     told = answer("doctor", "--config", "servers.json", "--trust-project")
+    assert "tool search: off (auto begins at about" in told
+    assert "cannot list" not in told  # resources without templates are usual
     assert "model anthropic:claude-sonnet-5-5, key from env ANTHROPIC_API_KEY (…x9Qa)" in told
     assert "abcdefgh" not in told
     assert "config servers.json (given)" in told
@@ -387,6 +389,7 @@ def test_without_configuration_the_demo_stands_in(work: Path, answer: Read) -> N
     told = answer("doctor")
     assert "the bundled demo server stands in; mcpagent mcp import" in told
     assert "1 of 1 usable" in told
+    assert "tool search: on" in told  # as in a chat with it
     assert work.exists()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.setup.doctor import Finding, model_findings
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.models.local.local_servers import listed_models

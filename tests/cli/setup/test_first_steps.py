@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.setup.first_steps import Surroundings, look_around, model_here, welcome
+from mcpagent.cli.common.options import Options
+from mcpagent.cli.setup.first_steps import UserEnvironment, look_around, model_here, welcome
 from tests.tables import each_row
 from tests.terminal.warm import on_a_terminal
 
@@ -24,19 +24,19 @@ def options(tmp_path: Path) -> Options:
     return Options(environ={"MCPAGENT_HOME": home, "HOME": home}, folder=tmp_path)
 
 
-def shown(around: Surroundings) -> str:
+def shown(around: UserEnvironment) -> str:
     return "\n".join(line.plain for line in welcome(around))
 
 
 def test_each_line_is_a_command() -> None:
-    assert "mcpagent keys set anthropic" in shown(Surroundings())
-    assert "mcpagent demo" in shown(Surroundings())
-    assert "/model" not in shown(Surroundings())
-    assert "/import" not in shown(Surroundings())
+    assert "mcpagent keys set anthropic" in shown(UserEnvironment())
+    assert "mcpagent demo" in shown(UserEnvironment())
+    assert "/model" not in shown(UserEnvironment())
+    assert "/import" not in shown(UserEnvironment())
 
 
 def test_a_local_model_is_a_command_of_the_chat() -> None:
-    text = shown(Surroundings(local_model="ollama:qwen3:8b"))
+    text = shown(UserEnvironment(local_model="ollama:qwen3:8b"))
     assert "/model ollama:qwen3:8b" in text
     assert "answers with qwen3:8b, which runs here in Ollama" in text
 
@@ -115,7 +115,7 @@ def test_a_question_typed_at_once_is_a_question_and_the_commands_are_shown_once(
         screen.wait_for("/import yes imports them")
         assert not (home / "config" / "mcp.json").exists()
         screen.type("/import yes\r")
-        screen.wait_for("the next chat has them")
+        screen.wait_for("they join at the next start")
         assert "files" in (home / "config" / "mcp.json").read_text("utf-8")
         screen.type("\x04")
         assert screen.exit_code() == 0

@@ -62,8 +62,8 @@ def test_each_rule_is_named_with_where_it_is_written(explain: Command, monkeypat
 
 
 def test_an_answer_is_named_with_its_file_and_the_rules_behind_it_follow(explain: Command, tmp_path: Path) -> None:
-    from mcpagent.cli.frame.configuration import load_configuration
-    from mcpagent.cli.frame.options import Options
+    from mcpagent.cli.common.configuration import load_configuration
+    from mcpagent.cli.common.options import Options
     from mcpagent.mcp.lists.list_cache import config_fingerprint
     from mcpagent.values.messages import ToolDefinition
 
@@ -78,8 +78,8 @@ def test_an_answer_is_named_with_its_file_and_the_rules_behind_it_follow(explain
 
 
 def test_an_answer_for_ones_own_code_is_named_after_the_tool_changed(explain: Command, tmp_path: Path) -> None:
-    from mcpagent.cli.frame.configuration import load_configuration
-    from mcpagent.cli.frame.options import Options
+    from mcpagent.cli.common.configuration import load_configuration
+    from mcpagent.cli.common.options import Options
     from mcpagent.mcp.lists.list_cache import config_fingerprint
     from mcpagent.permissions.trust.consent import described
     from mcpagent.permissions.trust.trust_store import TrustStore
@@ -104,9 +104,44 @@ def test_an_answer_for_ones_own_code_is_named_after_the_tool_changed(explain: Co
     assert said["other"]["verdict"] == "ask", "another's tool is not the one that was shown"
 
 
+def test_a_tool_that_its_server_changed_is_asked_about_as_its_call_is(explain: Command, tmp_path: Path) -> None:
+    from mcpagent.cli.common.configuration import load_configuration
+    from mcpagent.cli.common.options import Options
+    from mcpagent.mcp.lists.pins import PinStore
+    from mcpagent.utilities.filesystem.user_folders import state_folder
+    from mcpagent.values.messages import ToolDefinition
+
+    environ = {"MCPAGENT_HOME": str(tmp_path / "home")}
+    [server] = load_configuration(Options(environ=environ, folder=explain.folder)).enabled
+    pins = PinStore(state_folder(environ) / "pins")
+    for name in ("push", "wipe"):
+        pins.accept(server, ToolDefinition(name, "As it was.", {}, "web", name))
+
+    def explained(name: str, *flags: str) -> dict[str, object]:
+        return dict(json.loads(explain("permissions", "explain", name, "--json", *flags)))
+
+    pushed = explained("web.push", "--allow", "web.push")
+    assert pushed["verdict"] == "ask"
+    assert str(pushed["rule"]).startswith('its server changed it since its first use: description: "As it was." -> ')
+    assert [(one["verdict"], one["rule"]) for one in pushed["else"]][:1] == [("allow", "--allow web.push")]  # type: ignore[attr-defined]
+    said = " ".join(explain("permissions", "explain", "web.push", "--allow", "web.push").split())
+    assert "web.push is asked about" in said
+    assert "a chat asks about it at its next call; with -p, --trust-changes accepts it" in said
+    assert explained("web.wipe")["rule"] == "approval is deny", "a denied call does not come as far"
+    assert explained("web.read")["verdict"] == "allow", "it was never used: no consent is void"
+    # The call itself: refused, and after the consent both call it allowed.
+    refused = explain("tools", "call", "web.push", code=1)
+    assert "--trust-changes" in refused
+    assert not (tmp_path / "log").exists() or "push" not in (tmp_path / "log").read_text()
+    explain("tools", "call", "web.push", "--trust-changes")
+    assert explained("web.push", "--allow", "web.push")["verdict"] == "allow"
+
+
 def test_a_name_that_nothing_has_is_one_line_with_the_nearest(explain: Command) -> None:
     said = explain("permissions", "explain", "web.psuh", code=2)
     assert 'nothing is named "web.psuh"; did you mean web.push?' in said
+    said = explain("permissions", "explain", "web", code=2)
+    assert "web is a server; name one of its tools, such as web." in said
     assert run(["permissions", "explain", "web.push"]) == 0
 
 

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from mcpagent import Agent, ToolSearch
 from mcpagent.cli.chat.slash.slash_tools import why_lines
 from mcpagent.cli.chat.trace import Trace
-from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.frame.options import Options
+from mcpagent.cli.common.exit_codes import ExitCode
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.agent_options import search_history
+from mcpagent.cli.screen.terminal import open_terminal
 from mcpagent.cli.tools_command.tool_commands import (
     call_tool,
     count_tokens,
@@ -34,7 +35,8 @@ from mcpagent.cli.tools_command.tool_commands import (
 from mcpagent.errors import InputError
 from mcpagent.models import ScriptedModel
 from mcpagent.values.events import Event
-from mcpagent.values.messages import ToolCall, ToolKey
+from mcpagent.values.messages import Document, Image, Text, ToolCall, ToolKey
+from mcpagent.values.tools import ToolOutput
 from tests.mcp.lists.test_shown_tools import SERVER as SMUGGLER
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, server_option
@@ -93,7 +95,7 @@ def test_a_search_explains_itself(tmp_path: Path, out: Read) -> None:
     assert search_tools(chosen, "weather", 5, explain=True) == ExitCode.OK
     text = out()
     assert re.search(r"4 tools, 1 server, cached \d+ s ago", text)
-    assert re.search(r"would load 1(-\d)? \([\d,]+ tokens\); everything at once: [\d,]+ tokens", text)
+    assert re.search(r"adding 1(-\d)? takes [\d,]+ tokens; all known tools: [\d,]+ tokens", text)
     assert "weather(name" in text
 
 
@@ -249,6 +251,34 @@ def test_arguments_that_cannot_be_checked_are_sent_and_that_is_said(
         call_tool(chosen, "bomb", ["text=short"], None)
 
 
+def test_a_misspelt_parameter_is_named_with_the_right_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        InputError, match=r'no parameter "citty"; did you mean city\? signature: get_weather\(city: str'
+    ):
+        call_tool(options(tmp_path), "get_weather", ["citty=Oslo"], None)
+    with pytest.raises(InputError, match="'city' is a required property"):
+        call_tool(options(tmp_path), "get_weather", ["zzz=Oslo"], None)
+    with pytest.raises(InputError, match="arguments are words of their own: mcpagent tools call get_weather city=Oslo"):
+        call_tool(options(tmp_path), "get_weather(city=Oslo)", [], None)
+    assert call_tool(options(tmp_path), "get_weather", ["city=Oslo", "zzz=1"], None) == ExitCode.OK
+    assert capsys.readouterr().out == "Oslo: 18 degrees\n"
+
+
+@pytest.mark.slow
+def test_a_call_that_ctrl_c_or_the_time_limit_ends_may_have_run(tmp_path: Path) -> None:
+    calling = ["tools", "call", "wait_seconds", "seconds=30", *server_option("good", "small")]
+    with on_a_terminal(calling, tmp_path) as screen:
+        screen.wait_for("calling wait_seconds")
+        screen.type("\x03")
+        screen.wait_for("! wait_seconds was under way when it was stopped: it may have run")
+        assert screen.exit_code() == 130
+    done = run([*calling, "--timeout", "0.1"], tmp_path)
+    assert done.returncode == 124
+    warned, error = done.stderr.splitlines()
+    assert warned == "! wait_seconds was under way when it was stopped: it may have run"
+    assert error.startswith("error: wait_seconds gave no answer within 0.1 s (--timeout)")
+
+
 @pytest.mark.slow
 def test_a_call_reads_its_arguments_from_stdin(tmp_path: Path) -> None:
     done = run(
@@ -260,6 +290,11 @@ def test_a_call_reads_its_arguments_from_stdin(tmp_path: Path) -> None:
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def test_lint_without_a_finding_counts_the_tools(tmp_path: Path, out: Read) -> None:
+    assert lint_tools(replace(options(tmp_path), server=(), folder=tmp_path)) == ExitCode.OK
+    assert out() == "no findings in 83 tools\n"
 
 
 def test_lint_names_what_cannot_be_found(tmp_path: Path, out: Read) -> None:
@@ -383,3 +418,17 @@ def test_why_in_the_chat(tmp_path: Path) -> None:
         screen.wait_for(r"not searched: dies [^>]*GITHUB_TOKEN")  # over two lines while it is tried again
         screen.type("\x04")
         assert screen.exit_code() == 0
+
+
+def test_files_in_a_result_are_named_by_their_kind_name_and_size(capsys: pytest.CaptureFixture[str]) -> None:
+    from mcpagent.cli.tools_command.tool_commands import _write_content
+
+    report = Document("application/pdf", "JVBERi0xLjQK", "report.pdf")
+    content = (Text("two files"), report, Image("image/png", "iVBORw0KGgo="))
+    _write_content(ToolOutput(content), open_terminal("never"))
+    out, err = capsys.readouterr()
+    assert out == "two files\n"
+    assert err.splitlines() == [
+        "document not shown: report.pdf, application/pdf, 9 bytes; --json has it",
+        "image not shown: image/png, 8 bytes; --json has it",
+    ]

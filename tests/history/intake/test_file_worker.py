@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpagent.history.intake.in_process import in_worker, scaled, text_of
+from mcpagent.history.intake.file_processing import in_worker, scaled, text_of
 from mcpagent.history.intake.media_types import base64_text
 from mcpagent.values.messages import Document
 from tests.made_files import pdf, png, png_bomb

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcpagent import Message, Text
 from mcpagent.journal.sessions.entries import JournalEntry, MessageAppended, MessageTakenBack, ValueChanged
-from mcpagent.journal.sessions.kept import SessionInfo
+from mcpagent.journal.sessions.loaded_session import SessionInfo
 from mcpagent.journal.sessions.store import is_answer
 
 

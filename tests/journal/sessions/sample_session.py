@@ -8,8 +8,8 @@ from typing import Any
 
 from mcpagent import Usage
 from mcpagent.history.conversation import UNKNOWN, CallProgress
-from mcpagent.journal.sessions import KeptSession, SessionInfo
-from mcpagent.journal.sessions.standing import Beginning, Standing, Told, progress_to_json, to_json
+from mcpagent.journal.sessions import LoadedSession, SessionInfo
+from mcpagent.journal.sessions.saved_state import InitialValues, LastAnnounced, SavedState, progress_to_json, to_json
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.messages import (
     Image,
@@ -49,12 +49,12 @@ def kept(
     messages: tuple[Message, ...],
     steps: tuple[Step, ...] = (),
     *,
-    standing: Standing | None = None,
+    standing: SavedState | None = None,
     progress: dict[str, CallProgress] | None = None,
     **info: Any,
-) -> KeptSession:
+) -> LoadedSession:
     """As a store gives it."""
-    found = standing or Standing()
+    found = standing or SavedState()
     values = {
         name: to_json(name, getattr(found, name))
         for name in ("beginning", "told", "pending", "spent")
@@ -62,10 +62,10 @@ def kept(
     }
     described = replace(SessionInfo("s-1", "", NOW, NOW + 60), **info)
     calls = {call: progress_to_json(known) for call, known in (progress or {}).items()}
-    return KeptSession(described, messages, steps, calls, values)
+    return LoadedSession(described, messages, steps, calls, values)
 
 
-def everything(words: str = "hello") -> KeptSession:
+def everything(words: str = "hello") -> LoadedSession:
     """Each kind of part, outcome and change, with these words of others wherever others have a word."""
     tool = ToolDefinition(f"calc {words}"[:64], words, {"type": "object", "description": words}, "math", "calc")
     call = ToolCall("c1", "search_tools", {"query": words, words: [words]})
@@ -121,12 +121,14 @@ def everything(words: str = "hello") -> KeptSession:
         Step(10, f"model {words}", base, Usage(2_300, 40, 0, 0, 1), 0.001, 1.5),
     )
     spent = Spent(Usage(9_834, 156, 1_000, 0, 5), 0.0153, False)
-    standing = Standing(Beginning(system=f"Be kind. {words}"), Told({words: words}), pending, spent=spent)
+    standing = SavedState(
+        InitialValues(system=f"Be kind. {words}"), LastAnnounced({words: words}), pending, spent=spent
+    )
     progress = {"p3": CallProgress(), "p5": CallProgress(parts=(result("p5", "known", f"known {words}"),))}
     title, folder = words[:80], f"/home/ann/{words}"
     return kept(messages, steps, standing=standing, progress=progress, title=title, folder=folder, model=words)
 
 
-def spent_in(session: KeptSession) -> Any:
+def spent_in(session: LoadedSession) -> Any:
     """What it says was spent, as JSON has it."""
-    return asdict(Standing.from_json(session.values).spent)
+    return asdict(SavedState.from_json(session.values).spent)

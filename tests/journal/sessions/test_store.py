@@ -31,9 +31,9 @@ from mcpagent import (
 )
 from mcpagent.history.conversation import Conversation
 from mcpagent.journal.sessions.entries import MESSAGE
-from mcpagent.journal.sessions.keeping import Keeper
+from mcpagent.journal.sessions.saved_state import MAX_KNOWN, KnownTools, SavedState
+from mcpagent.journal.sessions.session_writer import SessionWriter
 from mcpagent.journal.sessions.sql_tables import Migrations
-from mcpagent.journal.sessions.standing import MAX_KNOWN, KnownTools, Standing
 from mcpagent.values.messages import ProviderBlock, Thinking, ToolDefinition, ToolResult
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.journal.sessions.conftest import Place
@@ -509,15 +509,15 @@ async def test_what_cannot_be_written_is_not_acknowledged_and_comes_later(place:
 
 async def test_a_write_that_nobody_waited_for_does_not_fail_the_next_one(place: Place) -> None:
     store = place.open()
-    keeper, conversation = Keeper(store, "a"), Conversation()
+    keeper, conversation = SessionWriter(store, "a"), Conversation()
     conversation.say([Text("x")])
-    await keeper.write(conversation, Standing(), model="m")
+    await keeper.write(conversation, SavedState(), model="m")
     place.run("ALTER TABLE entries RENAME TO gone")
     conversation.say([Text("y")])
-    failing = keeper.write_soon(conversation, Standing(), model="m")
+    failing = keeper.write_soon(conversation, SavedState(), model="m")
     store._running().soon(lambda: place.run("ALTER TABLE gone RENAME TO entries"))
     conversation.say([Text("z")])
-    await keeper.write(conversation, Standing(), model="m")
+    await keeper.write(conversation, SavedState(), model="m")
     assert failing is not None
     assert isinstance(failing.exception(), SessionStoreError)
     kept = place.open().read("a").messages

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Sessions, SessionStoreError
-from mcpagent.journal.sessions.postgres import advice
+from mcpagent.journal.sessions.postgres import _MIGRATING, advice
 from tests.journal.sessions.conftest import Place
 from tests.journal.sessions.journal import journal
 from tests.journal.sessions.postgres_server import PostgresServer, postgres_server
@@ -365,6 +366,24 @@ def test_a_connection_that_is_lost_is_opened_anew(server: PostgresServer, databa
         backend.execute = execute
     assert [message.text for message in store.read("a").messages] == [str(place) for place in range(number + 1)]
     assert store.check() == []
+    store.close()
+
+
+def test_a_first_use_waits_for_another_processs_tables(server: PostgresServer, database: str) -> None:
+    import psycopg
+
+    store = Sessions(server.address(database))
+    with psycopg.connect(server.address(database)) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATING])
+        first = threading.Thread(target=write, args=(store, "a", "x"))
+        first.start()
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ShareLock'"
+        until = time.monotonic() + 30
+        while server.run(waiting, database) != [(1,)]:
+            assert time.monotonic() < until
+        other.commit()
+    first.join(30)
+    assert [message.text for message in store.read("a").messages] == ["x"]
     store.close()
 
 

@@ -13,7 +13,7 @@ from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ToolSearch
 from mcpagent.errors import LimitError, ModelError
 from mcpagent.journal.tracing import Tracing
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.values.approval import CallsPendingError, PendingCall
 from mcpagent.values.events import (

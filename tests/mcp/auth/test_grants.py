@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import re
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +161,25 @@ async def test_an_identity_provider_says_who_it_is(store: SecretStore) -> None:
     assert (exchange["audience"], exchange["resource"]) == (authority.issuer, url)
     assert exchange["client_id"] == "app-at-the-idp"
     assert [form["assertion"] for form in authority.forms] == ["idp-said-so-51c2"]
+
+
+async def test_a_packed_answer_of_an_identity_provider_is_not_unpacked(store: SecretStore) -> None:
+    authority = OwnAuthority(packed=gzip.compress(b" " * 50_000_000))
+    async with behind(authority) as url:
+        way = {
+            "grant": "jwt-bearer",
+            "client_id": "app",
+            "token": "${ID_TOKEN}",
+            "idp_token_endpoint": f"{url.removesuffix('/mcp')}/exchange",
+        }
+        tracemalloc.start()
+        try:
+            with pytest.raises(ServerError, match=r"identity provider gave no assertion \(HTTP 200\)"):
+                await secret_of(config(url, way, ID_TOKEN="id-token-of-ann"), store)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 @rows_at_once("nonce, wanted", itertools.product(["", "number-1"], [None, True]))

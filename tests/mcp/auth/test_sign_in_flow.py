@@ -552,6 +552,7 @@ def served(**answers: tuple[int, str, str]) -> Callable[[str], Starlette]:
     return build
 
 
+PAGE = (200, "text/html; charset=utf-8", "<!doctype html><title>Welcome</title>")
 NAMED = (200, "application/json", '{"resource": "HERE/mcp", "authorization_servers": ["HERE"]}')
 
 
@@ -561,6 +562,9 @@ NAMED = (200, "application/json", '{"resource": "HERE/mcp", "authorization_serve
         ({"resource": (200, "application/json", "{")}, "metadata of its resource cannot be used: http"),
         ({"resource": (200, "application/json", '{"resource": 3}')}, "resource: "),
         ({"resource": (200, "text/plain", "")}, "metadata of its resource cannot be used"),
+        ({"resource": PAGE}, "metadata of its resource cannot be used: http"),
+        ({"resource": PAGE}, "it is a web page, not JSON"),
+        ({"resource": PAGE, "authority": PAGE}, "it is a web page, not JSON"),
         ({"authority": (200, "application/json", "[]")}, "metadata of its authorization server cannot be used: http"),
         ({"authority": (200, "application/json", '{"issuer": "HERE"}')}, "authorization_endpoint: Field required"),
         ({"authority": (200, "text/html", "<html>")}, "metadata of its authorization server cannot be used"),

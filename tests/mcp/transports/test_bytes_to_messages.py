@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
-from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Junk, LineSplitter, MessageReader, TooLong, decode
+from mcpagent.mcp.transports.bytes_to_messages import (
+    INVALID_ANSWER,
+    InvalidOutput,
+    LineSplitter,
+    MessageReader,
+    OversizedLine,
+    decode,
+)
 from tests.tables import each_row
 
 JSON = st.recursive(
@@ -58,7 +65,7 @@ def test_an_object_over_several_lines_is_one_message(answer: dict[str, Any]) -> 
 @given(st.binary(max_size=400))
 def test_decoding_never_raises(line: bytes) -> None:
     for message in decode(line):
-        assert not isinstance(message, Junk) or message.text.isprintable()
+        assert not isinstance(message, InvalidOutput) or message.text.isprintable()
 
 
 @settings(max_examples=50)
@@ -77,9 +84,11 @@ def test_the_splitter_holds_one_line_at_most(pieces: list[bytes], limit: int) ->
     splitter = LineSplitter(limit)
     found = [line for piece in pieces for line in splitter.feed(piece)]
     whole = b"".join(pieces).split(b"\n")[:-1]
-    assert [line.size if isinstance(line, TooLong) else len(line) for line in found] == [len(line) for line in whole]
+    assert [line.size if isinstance(line, OversizedLine) else len(line) for line in found] == [
+        len(line) for line in whole
+    ]
     assert all(
-        isinstance(line, TooLong) == (len(expected) > limit) for line, expected in zip(found, whole, strict=True)
+        isinstance(line, OversizedLine) == (len(expected) > limit) for line, expected in zip(found, whole, strict=True)
     )
     assert all(line == expected for line, expected in zip(found, whole, strict=True) if isinstance(line, bytes))
 
@@ -89,11 +98,11 @@ def test_the_splitter_holds_one_line_at_most(pieces: list[bytes], limit: int) ->
     [
         (b"", []),
         (b"   \r", []),
-        (b"hello", [Junk("hello")]),
-        (b"[]", [Junk("[]")]),
-        (b"17", [Junk("17")]),
-        (b'{"a": 1}', [Junk('{"a": 1}')]),
-        (b"\x1b[31mred", [Junk("[31mred")]),
+        (b"hello", [InvalidOutput("hello")]),
+        (b"[]", [InvalidOutput("[]")]),
+        (b"17", [InvalidOutput("17")]),
+        (b'{"a": 1}', [InvalidOutput('{"a": 1}')]),
+        (b"\x1b[31mred", [InvalidOutput("[31mred")]),
     ],
 )
 def test_what_is_no_message_is_junk(line: bytes, expected: list[Any]) -> None:

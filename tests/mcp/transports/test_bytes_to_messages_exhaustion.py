@@ -87,8 +87,8 @@ class Ends:
 
 ENDS = {
     "tools": Ends(said="has 100001 tools; the first 10001 are used"),
-    "schema": Ends(said='the schema of "large" has more than 1,000,000 characters or 50,000 parts'),
-    "description": Ends(said='the description of "large" has 10,000,000 characters; 2,048 are used'),
+    "schema": Ends(said='tool "large" dropped: it has more than 1,000,000 bytes, 20,000 values'),
+    "description": Ends(said='tool "large" dropped: it has more than 1,000,000 bytes, 20,000 values'),
     "levels": Ends(said='tool "deep" dropped'),
     "deep answer": Ends(gave='{"a": [[[['),
     "parallel": Ends(calls=1_000),

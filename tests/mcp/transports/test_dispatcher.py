@@ -21,12 +21,13 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from mcp import MCPError
 from mcpagent.config import Era
-from mcpagent.mcp.attempts import Attempts, RawResult
+from mcpagent.mcp.pending_requests import Attempts, RawResult
 from mcpagent.mcp.protocol_version import agree_on_era
 from mcpagent.mcp.server_notifications import ServerNews
 from mcpagent.mcp.tasks import FollowedTasks
-from mcpagent.mcp.transports.dispatcher import Relay, relayed
+from mcpagent.mcp.transports.dispatcher import AT_ONCE, MessageDispatcher, relayed
 from mcpagent.mcp.transports.open_requests import ANONYMOUS_SECONDS
+from tests.loop_holds import Turns, counted_turns
 from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +97,7 @@ class Wire:
 
 
 @asynccontextmanager
-async def connected(wire: Wire) -> AsyncIterator[Relay]:
+async def connected(wire: Wire) -> AsyncIterator[MessageDispatcher]:
     async with relayed(wire.transport(), wire, Attempts(), FollowedTasks(), ()) as relay:
         yield relay
 
@@ -138,14 +139,14 @@ class Asking:
     told: dict[int, list[float]] = field(default_factory=dict)
     outcome: dict[int, str] = field(default_factory=dict)
 
-    async def begin(self, relay: Relay, count: int) -> None:
+    async def begin(self, relay: MessageDispatcher, count: int) -> None:
         self.heard |= {number: [] for number in range(count)}
         self.told |= {number: [] for number in range(count)}
         self.tasks = [asyncio.create_task(self._ask(relay, number)) for number in range(count)]
         await until(lambda: len(self.wire.sent) == count)
         self.ids = {item.params["number"]: item.id for item in requests(self.wire, "x/ask") if item.params}
 
-    async def _ask(self, relay: Relay, number: int) -> Raw:
+    async def _ask(self, relay: MessageDispatcher, number: int) -> Raw:
         async def hear(progress: float, total: float | None, message: str | None) -> None:
             self.heard[number].append(progress)
 
@@ -441,3 +442,14 @@ async def test_requests_of_a_session_carry_what_its_era_demands() -> None:
     assert sent.params is not None
     assert sent.params["_meta"]["io.modelcontextprotocol/protocolVersion"] == LATEST_MODERN_VERSION
     assert {name: sent.params[name] for name in ("name", "arguments")} == {"name": "read", "arguments": {"path": "a"}}
+
+
+async def test_a_flood_of_notifications_leaves_the_loop_between_them() -> None:
+    """The transport has them all at once, and waits for nothing between two."""
+    turns = Turns()
+    wire = Wire(taken=turns.add)
+    async with connected(wire), counted_turns(turns):
+        for number in range(20 * AT_ONCE):
+            wire.say(method="notifications/message", params={"level": "info", "data": number})
+        await until(lambda: len(wire.reported) == 20 * AT_ONCE)
+    assert 1 < turns.most <= AT_ONCE

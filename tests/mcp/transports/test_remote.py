@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.history.intake.door import judged
+from mcpagent.history.intake.admission_of_content import judged
 from mcpagent.mcp.link import ServerLink
 from mcpagent.utilities.text.retry_after import retry_after_seconds
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.servers.everyday import everyday
-from tests.servers.faulty_http import FaultyHttp, bomb, faulty_http
+from tests.servers.faulty_http import RESUMED, FaultyHttp, bomb, faulty_http
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row
 
@@ -179,11 +179,40 @@ async def test_a_stream_that_closes_at_once_is_not_hammered() -> None:
         assert opened() == 4
 
 
+async def test_an_answer_in_a_resumed_stream_is_judged_as_any_other() -> None:
+    """By its ID, its size and its form: the SDK would take any answer there as that of the call."""
+    expected: dict[str, tuple[str | None, str]] = {
+        "resumed": (None, "fine"),
+        "resumed-large": (None, "x" * 4_000_000),
+        "resumed-other-id": ("server_down", "sent no answer: its stream answers request 999999, not "),
+        "resumed-other-id-first": (None, "fine"),
+        "resumed-error-null-id": ("failed", "it broke"),
+        "resumed-bad-utf-8": (None, "f\ufffd\ufffdne"),
+    }
+    assert expected.keys() == RESUMED.keys()
+    wrong: dict[str, tuple[str | None, str]] = {}
+    for mode, (error, text) in expected.items():
+        async with connected(mode) as (server, tools):
+            output = await tools["trouble"].run({"text": "x"})
+            assert server.troubles == 1
+            if output.error != error or text not in text_of(output):
+                wrong[mode] = (output.error, text_of(output)[:300])
+    assert wrong == {}
+
+
 @each_row("mode", ["session-evil"])
 async def test_an_illegal_session_id_is_refused(mode: str) -> None:
     async with nothing_left(), faulty_http(mode) as server:
         with pytest.raises(ServerError, match="Mcp-Session-Id"):
             await ServerLink(config(server.url, transport="http")).__aenter__()
+
+
+async def test_a_greeting_that_is_never_answered_is_reported_and_the_server_is_used() -> None:
+    async with faulty_http("initialized-hangs") as server:
+        link = ServerLink(config(server.url, transport="http", connect_timeout_seconds=1.0))
+        async with link as toolset:
+            assert [tool.name for tool in await toolset.tools()] == ["echo", "trouble"]
+            assert link.status.warnings == ('server "remote": did not answer notifications/initialized within 0.5 s',)
 
 
 async def test_nobody_at_the_address() -> None:

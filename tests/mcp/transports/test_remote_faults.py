@@ -191,7 +191,9 @@ async def apart() -> AsyncIterator[str]:
         await process.wait()
 
 
-PARTS = '{"all": [{"n": 0, "t": "some text", "l": [1, 2]}, {"n": 1, '
+PARTS = '{"all":[{"n":0,"t":"some text","l":[1,2]},'
+"""As the server wrote it: so many values are over the budget for data."""
+
 EXPECTED_OF_LARGE: dict[str, tuple[str | None, str]] = {
     "large": (None, PARTS),
     "large-cut": ("failed", 'server "h" sent an invalid answer to tools/call "trouble": it is not valid JSON ('),

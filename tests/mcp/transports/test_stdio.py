@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.history.intake.door import judged
+from mcpagent.history.intake.admission_of_content import judged
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.listing import MAX_TOOLS
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.values.events import Event, ServerConnected, ServerConnecting, ServerFailed
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
+from tests.loop_holds import Turns, counted_turns
 from tests.mcp.at_once import at_once
 from tests.servers.leftovers import nothing_left, processes
 from tests.tables import each_row
@@ -536,6 +539,29 @@ async def test_closing_leaves_nothing(tmp_path: Path) -> None:
         await at_once(closed, ["ok", "ignore-eof", "flood-at-exit", "grandchild", "daemon-child"])
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc to see what is left")
+async def test_what_a_server_started_stays_if_it_may_and_the_server_exits_by_itself(tmp_path: Path) -> None:
+    """A daemon of its own session; of one that ignores the end of its input nothing stays."""
+
+    async def left(mode: str, *, keeps_running: bool) -> bool:
+        log = tmp_path / f"{mode}-{keeps_running}"
+        server = config(mode, log, shutdown_seconds=1.0, keeps_running=keeps_running)
+        async with ServerLink(server):
+            pass
+        daemons = [pid for pid, text in processes(str(log)).items() if f"# {log}" in text]
+        for pid in daemons:
+            os.kill(pid, signal.SIGKILL)
+        return daemons != []
+
+    async with nothing_left(str(tmp_path)):
+        kept = await asyncio.gather(
+            left("daemon-child", keeps_running=True),
+            left("daemon-child", keeps_running=False),
+            left("stubborn-daemon-child", keeps_running=True),
+        )
+    assert list(kept) == [True, False, False]
+
+
 async def test_closing_while_a_call_runs_ends_the_call(log: Path) -> None:
     async with nothing_left(str(log)):
         toolset = await ServerLink(config("hang-on-call", log)).__aenter__()
@@ -591,3 +617,39 @@ async def test_a_program_that_is_none_says_so(tmp_path: Path) -> None:
     program.chmod(0o755)
     with pytest.raises(ServerError, match="Exec format error"):
         await ServerLink(ServerConfig(name="git", command=str(program))).__aenter__()
+
+
+async def test_servers_have_no_thread_each(log: Path) -> None:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(linked("good", log))
+        with_one = threading.active_count()
+        for _ in range(4):
+            await stack.enter_async_context(linked("good", log))
+        assert threading.active_count() <= with_one + 1  # a pool of worker threads may grow
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs cat")
+async def test_lines_leave_the_loop_between_them_by_their_number_and_their_size(tmp_path: Path) -> None:
+    """What is no message counts too. Each line of the three kinds takes as long as one of 2,000 bytes at most."""
+    note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": ""}}
+    long = note | {"params": {"level": "info", "data": "x" * 50_000}}
+    lines = [json.dumps(line) for line in (note, {"of": "others"}, long) for _ in range(400)]
+    (tmp_path / "lines").write_text("\n".join(lines) + "\n")
+    count, size = Turns(), Turns()
+    others: list[str] = []
+
+    def on_junk(text: str) -> None:
+        others.append(text)
+        count.add()
+
+    server = ServerConfig(name="lines", command="cat", args=(str(tmp_path / "lines"),))
+    received = 0
+    async with StdioTransport(server, on_junk, os.environ) as (messages, _), counted_turns(count, size):
+        async for item in messages:
+            assert not isinstance(item, Exception)
+            received += 1
+            count.add()
+            size.add(len(item.message.model_dump_json()))
+    assert (received, len(others)) == (800, 400)
+    assert 1 < count.most <= 50
+    assert 50_000 < size.most <= 50 * 2_000 + 51_000

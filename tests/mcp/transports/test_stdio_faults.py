@@ -17,7 +17,7 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.history.intake.door import judged
+from mcpagent.history.intake.admission_of_content import judged
 from mcpagent.mcp.link import ServerLink
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
@@ -116,7 +116,10 @@ EXPECTED: dict[str, tuple[str | None, str]] = {
     "overlong-utf-8": (None, "\ufffd\ufffd"),
     **dict.fromkeys(("id-whole-fraction", "id-exponent", "id-as-text", "id-twice"), (None, "")),
     "parse-error": ("failed", "it broke"),
-    "error-null-id-other-code": ("failed", "it broke"),
+    "error-null-id-other-code": (
+        "failed",
+        f"{INVALID}an error without an ID, which may answer another request: it broke",
+    ),
     "result-null-and-error": ("failed", "it broke"),
     "error-number": ("failed", "7"),
     "error-true": ("failed", "true"),
@@ -241,9 +244,9 @@ EXPECTED_OF_LARGE: dict[str, tuple[str | None, str]] = {
     "large-text-wide": (None, "\u20ac" * 1_300_000),
     "large-many-texts": (None, "x" * 400 + "\n" + "x" * 400),
     "large-many-bad-blocks": (None, '{"type": "text", "text": 7, "x": "xxx'),
-    "large-structured": (None, f'{{"all": {PARTS}'),
+    "large-structured": (None, '{"all":[{"n":0,"t":"some text","l":[1,2]},'),  # as written: over the budget for data
     "large-structured-bad": (None, "7"),
-    "large-unknown-block": (None, f'{{"type": "hologram", "all": {PARTS}'),
+    "large-unknown-block": (None, '{"type":"hologram","all":[{"n":0,"t":"some text","l":[1,2]},'),
     "large-image": (None, "[image]"),
     "large-image-bad": (None, "[image: image/png, "),
     "large-blob": (None, "[document: a:b, application/octet-stream, 3,000,000 bytes; not shown]"),

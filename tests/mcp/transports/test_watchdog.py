@@ -18,7 +18,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.transports.process_tree import children_of, end_marked, with_mark
 from mcpagent.mcp.transports.stdio import StdioTransport
-from mcpagent.mcp.transports.watchdog import MARK, SCRIPT, Mark, ProcessGuard
+from mcpagent.mcp.transports.watchdog import MARK, SCRIPT, ProcessGuard, ProcessMark
 from mcpagent.permissions.trust.launches import Launch
 from tests.servers.leftovers import nothing_left, processes
 from tests.tables import each_row
@@ -37,8 +37,12 @@ from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.transports.watchdog import MARK, SCRIPT
 
 async def main():
-    servers = [ServerLink(ServerConfig(f"s{n}", command=sys.argv[2], args=tuple(sys.argv[3:]))) for n in range(2)]
-    if sys.argv[1] == "ready":
+    stage, _, keeps = sys.argv[1].partition(", ")
+    servers = [
+        ServerLink(ServerConfig(f"s{n}", command=sys.argv[2], args=tuple(sys.argv[3:]), keeps_running=bool(keeps)))
+        for n in range(2)
+    ]
+    if stage == "ready":
         await asyncio.gather(*(server.__aenter__() for server in servers))
         print("ready", flush=True)
         await asyncio.Event().wait()
@@ -99,6 +103,15 @@ async def test_t17_a_killed_agent_leaves_nothing_that_its_servers_started(how: s
     marker = str(tmp_path / "marker")
     async with nothing_left(marker):
         await killed_host("ready", marker, sys.executable, "-c", wrapped(STARTS[how], marker))
+
+
+@posix_only
+@pytest.mark.slow
+async def test_nor_what_may_stay_after_a_clean_end(tmp_path: Path) -> None:
+    marker = str(tmp_path / "marker")
+    async with nothing_left(marker):
+        command = (sys.executable, "-c", wrapped(STARTS["as a daemon without one"], marker))
+        await killed_host("ready, may leave processes", marker, *command)
 
 
 @posix_only
@@ -195,27 +208,29 @@ async def test_nor_a_process_that_is_another_one_all_the_time(*, is_killed: bool
 @pytest.mark.slow
 async def test_nor_does_one_whose_forks_live_on(tmp_path: Path) -> None:
     marker = str(tmp_path)
-    its_end = '    print("ready", flush=True)\n    await asyncio.gather(*starts)'
+    its_end = "    await asyncio.gather(*starts)"
     assert its_end in HOST
     forking = "os.fork() or (os.write(1, b'%d\\n' % os.getpid()), os.dup2(2, 1), time.sleep(600))"
     host = HOST.replace(its_end, f"    import os, time\n    {forking}\n{its_end}")
     server = SLEEPER.replace("import signal", f"{marker!r}; import signal")
     async with nothing_left(marker):
+        ours = processes(marker).keys()
         agent = await asyncio.create_subprocess_exec(
             *(sys.executable, "-u", "-c", host, "starting", sys.executable, "-c", server),
             stdout=asyncio.subprocess.PIPE,
         )
         assert agent.stdout is not None
         async with asyncio.timeout(60):
-            worker, _ = sorted([await agent.stdout.readline(), await agent.stdout.readline()])
+            assert await agent.stdout.readline() == b"ready\n"
+            worker = await agent.stdout.readline()
         agent.send_signal(signal.SIGKILL)
         await agent.wait()
         for _ in range(2_000):
-            if not (left := [pid for pid in processes(marker) if pid != int(worker)]):
+            if not (left := processes(marker).keys() - ours - {int(worker)}):
                 break
             await asyncio.sleep(0.01)
         os.kill(int(worker), signal.SIGKILL)
-        assert left == []
+        assert not left
 
 
 FAILING = """
@@ -289,7 +304,7 @@ async def test_what_the_host_starts_itself_is_left_alone(tmp_path: Path) -> None
 
 @posix_only
 async def test_a_process_is_found_by_its_limit_alone(tmp_path: Path) -> None:
-    mark = Mark("m-1", 10**18 + 4_711_000_001)
+    mark = ProcessMark("m-1", 10**18 + 4_711_000_001)
     launch = Launch(sys.executable, ("-c", SLEEPER, str(tmp_path)), "", {})
     assert mark.command(launch)[-4:] == (launch.program, *launch.arguments)
     async with nothing_left(str(tmp_path)):
@@ -302,7 +317,7 @@ async def test_a_process_is_found_by_its_limit_alone(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert await asyncio.wait_for(process.stdout.readline(), 60) == b"up\n"
         assert {process.pid for process in with_mark(mark)} == {first.pid, second.pid}
-        await asyncio.to_thread(end_marked, mark)
+        await asyncio.to_thread(end_marked, mark, None)
         other.kill()
         async with asyncio.timeout(60):
             assert [await process.wait() for process in (first, second, other)] == [-signal.SIGKILL] * 3
@@ -317,7 +332,7 @@ HANDING_OVER = (
 @posix_only
 async def test_a_look_tells_which_ended_before_their_turn(tmp_path: Path) -> None:
     """What they started meanwhile is not in the list that is being read."""
-    mark = Mark(f"m-{os.getpid()}", 10**18 + os.getpid() * 1_000)
+    mark = ProcessMark(f"m-{os.getpid()}", 10**18 + os.getpid() * 1_000)
     async with nothing_left(str(tmp_path)):
         launch = Launch(sys.executable, ("-c", HANDING_OVER, str(tmp_path)), "", {})
         starting = [
@@ -331,7 +346,7 @@ async def test_a_look_tells_which_ended_before_their_turn(tmp_path: Path) -> Non
             assert await asyncio.wait_for(process.stdout.readline(), 60) == b"up\n"
         earlier, later = sorted(starting, key=lambda process: process.pid)
         missed = set[int]()
-        look = with_mark(mark, missed)
+        look = with_mark(mark, None, missed)
         assert next(look).pid == later.pid
         assert earlier.stdin is not None
         earlier.stdin.write(b"\n")
@@ -339,7 +354,7 @@ async def test_a_look_tells_which_ended_before_their_turn(tmp_path: Path) -> Non
         assert [*look] == []
         assert earlier.pid in missed
         assert len([*with_mark(mark)]) == 2, "the other one, and what the one that ended has started"
-        await asyncio.to_thread(end_marked, mark)
+        await asyncio.to_thread(end_marked, mark, None)
         assert [*with_mark(mark)] == []
         await asyncio.wait_for(later.wait(), 60)
 
@@ -376,7 +391,7 @@ def test_what_a_shell_would_read_is_not_given_to_one(
     """`prlimit` calls `execvp`, which has a shell read what the system does not take for a program."""
     program = tmp_path / name
     program.write_bytes(data)
-    command = Mark("m-1", 10**18 + 7).command(Launch(str(program), ("-x",), "", {}))
+    command = ProcessMark("m-1", 10**18 + 7).command(Launch(str(program), ("-x",), "", {}))
     assert command[-2:] == (str(program), "-x")
     assert (len(command) > 2) == (is_limited and Path("/usr/bin/prlimit").exists())
 
@@ -392,24 +407,48 @@ async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
 
 
 @posix_only
-async def test_one_keeper_watches_all_servers_and_goes_with_the_last(tmp_path: Path) -> None:
+async def test_one_keeper_watches_all_servers_and_stays_for_the_next(tmp_path: Path) -> None:
     config = ServerConfig("s", command=sys.executable, args=(str(SERVER), "legacy", str(tmp_path / "log")))
+
+    def keepers() -> list[int]:
+        return [pid for pid, text in processes().items() if "/bin/sh -c" in text and "groups=" in text]
+
     async with nothing_left():
         async with ServerLink(config), ServerLink(config):
-            keepers = [pid for pid, text in processes().items() if "/bin/sh -c" in text and "groups=" in text]
-            assert len(keepers) == 1
-            assert os.getpgid(keepers[0]) == keepers[0], "what is typed in the terminal must not end it"
-        assert not Path(f"/proc/{keepers[0]}").exists()
+            (keeper,) = keepers()
+            assert os.getpgid(keeper) == keeper, "what is typed in the terminal must not end it"
+        assert keepers() == [keeper]
+        async with ServerLink(config):
+            assert keepers() == [keeper]
+
+
+@posix_only
+def test_the_keeper_ends_with_a_program_that_closed_its_servers(tmp_path: Path) -> None:
+    """It is waited for, and nothing is reported about it."""
+    program = (
+        "import asyncio, sys\nfrom mcpagent.config import ServerConfig\nfrom mcpagent.mcp.link import ServerLink\n"
+        "from mcpagent.mcp.transports.process_tree import children_of\n"
+        "async def main():\n"
+        "    config = ServerConfig('s', command=sys.executable, args=tuple(sys.argv[1:]))\n"
+        "    async with ServerLink(config):\n        pass\n"
+        "asyncio.run(main())\nimport os\nprint(*children_of(os.getpid()))"
+    )
+    command = (sys.executable, "-W", "always", "-c", program, str(SERVER), "legacy", str(tmp_path / "log"))
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr == ""
+    assert not Path(f"/proc/{int(ended.stdout)}").exists()
 
 
 @posix_only
 async def test_one_whose_keeper_was_killed_gets_another(tmp_path: Path) -> None:
     config = ServerConfig("s", command=sys.executable, args=(str(SERVER), "legacy", str(tmp_path / "log")))
-    async with nothing_left(), ServerLink(config):
+    async with ServerLink(config):
         (keeper,) = (pid for pid, text in processes().items() if "/bin/sh -c" in text and "groups=" in text)
         os.kill(keeper, signal.SIGKILL)
         async with ServerLink(config) as link:
             assert link.status.state == "ready"
+            (another,) = (pid for pid, text in processes().items() if "/bin/sh -c" in text and "groups=" in text)
+            assert another != keeper
 
 
 @posix_only

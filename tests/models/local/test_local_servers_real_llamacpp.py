@@ -14,6 +14,7 @@ from benchmarks.local_models import (
     gateway,
     gateway_program,
     model_file,
+    passed_on,
     running,
     server_program,
 )
@@ -111,7 +112,7 @@ async def test_litellm_before_it_passes_on_calls_in_all_three_protocols(home: Pa
         gateway_program(home)
     except UnavailableError as error:
         pytest.skip(str(error))
-    with gateway(home, MODEL, address) as at:
+    with gateway(home, passed_on(MODEL, address)) as at:
         for model in models(f"{at}/v1", GATEWAY_KEY, provider="openai-chat"):
             await _passes_on(model)
             await model.aclose()

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mcpagent.cli.frame.configuration import load_configuration
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.project_trust import ask_trust, trust_lines
+from mcpagent.cli.approvals.project_trust import ask_trust, trust_lines
+from mcpagent.cli.common.configuration import load_configuration
+from mcpagent.cli.common.options import Options
 from mcpagent.permissions.trust.consent import Answer
 from mcpagent.permissions.trust.descriptions import Description
 from tests.terminal.process import SMALL_SERVER, environment, run

@@ -22,8 +22,8 @@ from mcpagent.agents.cards.agent_cards import agent_from_card, card_warnings
 from mcpagent.agents.cards.card_trust import describe_cards
 from mcpagent.agents.cards.reading import load_card
 from mcpagent.agents.cards.teams import read_team
-from mcpagent.cli.frame.configuration import load_configuration
-from mcpagent.cli.may_run.project_trust import ask_trust
+from mcpagent.cli.approvals.project_trust import ask_trust
+from mcpagent.cli.common.configuration import load_configuration
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.transports.stdio import StdioTransport
 from tests.permissions.trust.canary import PYTHON, Canary, fifo, project
@@ -149,16 +149,19 @@ def test_edits_of_ones_own_server_are_no_question(canary: Canary, tmp_path: Path
     assert canary.words == {"second", "third", "fourth"}
 
 
-def test_a_changed_env_file_runs_nothing(canary: Canary, tmp_path: Path) -> None:
+def test_an_edit_of_ones_own_file_of_variables_is_no_question(canary: Canary, tmp_path: Path) -> None:
+    """The variables are shown, and may change as the code may."""
     work = tmp_path / "work"
     project(work, tool={**RELATIVE, "envFile": ".env"})
     canary.server(work / "server.py", "good")
     canary.module(work / "lib" / "sitecustomize.py", "evil")
     (work / ".env").write_text("LEVEL=1\n")
-    canary.yes(work)
+    assert "LEVEL=1" in "\n".join(canary.yes(work))
     assert canary.run(work)[0] == 0
     assert canary.words == {"good"}
-    (work / ".env").write_text("LEVEL=1\nPYTHONPATH=lib\n")
+    (work / ".env").write_text("LEVEL=2\n")
+    assert canary.run(work)[0] == 0
+    project(work, tool={**RELATIVE, "envFile": ".env", "env": {"PYTHONPATH": "lib"}})
     canary.refused(work)
 
 

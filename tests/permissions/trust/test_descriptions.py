@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from mcpagent.cli.may_run.project_trust import trust_lines
+from mcpagent.cli.approvals.project_trust import trust_lines
 from mcpagent.config import load_found_servers, load_named_servers, load_servers
 from mcpagent.config.spellings import KEYS
 from mcpagent.errors import ConfigError
 from mcpagent.permissions.trust.consent import described
-from mcpagent.permissions.trust.descriptions import Description
+from mcpagent.permissions.trust.descriptions import Description, names_project_file
 from mcpagent.permissions.trust.launches import launch_of
-from mcpagent.utilities.filesystem.bounded_files import LargerError, open_regular, read_bounded
+from mcpagent.utilities.filesystem.bounded_files import FileTooLargeError, open_regular, read_bounded
 from mcpagent.utilities.filesystem.user_folders import is_users_own
 from mcpagent.utilities.text.json_texts import texts_in
 from tests.permissions.trust.canary import fifo, project
@@ -61,9 +61,6 @@ def retarget(path: Path, target: str) -> None:
 
 ENV_FILE = "LEVEL=1\nAPI_KEY=abcdef0123456789\n"
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "a variable of the file": lambda work: script(work / ".env", ENV_FILE.replace("LEVEL=1", "LEVEL=2")),
-    "a secret of the file": lambda work: script(work / ".env", ENV_FILE.replace("abcdef", "fedcba")),
-    "one more variable": lambda work: script(work / ".env", f"{ENV_FILE}LD_PRELOAD=x\n"),
     "the folder": lambda work: retarget(work / "run", "other"),
 }
 STANDS: dict[str, Callable[[Path], object]] = {
@@ -71,6 +68,9 @@ STANDS: dict[str, Callable[[Path], object]] = {
     "the script is gone": lambda work: os.unlink(work / "server.py"),
     "a module that shadows another": lambda work: script(work / "json.py", "print(2)\n"),
     "the program": lambda work: script(work / "bin" / "tool", "#!/bin/sh\nother\n"),
+    "a variable of the file": lambda work: script(work / ".env", ENV_FILE.replace("LEVEL=1", "LEVEL=2")),
+    "a secret of the file": lambda work: script(work / ".env", ENV_FILE.replace("abcdef", "fedcba")),
+    "one more variable": lambda work: script(work / ".env", f"{ENV_FILE}LD_PRELOAD=x\n"),
     "a comment in the file of variables": lambda work: script(work / ".env", f"# a comment\n{ENV_FILE}"),
 }
 ENTRY: dict[str, Any] = {"command": "tool", "args": ["server.py"], "envFile": ".env"}
@@ -184,7 +184,7 @@ def test_a_value_of_the_person_counts_by_its_name_and_a_default_by_its_text(tmp_
 
 
 def rows(found: Description) -> list[str]:
-    return [f"{fact.what} {fact.text}" for fact in found.facts]
+    return [f"{fact.what} {fact.text}" for fact in (*found.facts, *found.notes)]
 
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\ntouch PWNED\n-----END RSA PRIVATE KEY-----"
@@ -291,18 +291,49 @@ def test_invisible_characters_are_shown_as_codes(code: str, tmp_path: Path) -> N
     assert f"a{json.dumps(code)[1:-1]}b" in shown
 
 
+@each_row(
+    "entry, names_one",
+    [
+        ({"command": "python3", "args": ["server.py"]}, True),
+        ({"command": "./server.py"}, True),
+        ({"command": "python3", "args": ["--config=server.py"]}, True),
+        ({"command": "python3", "args": ["tool"], "env": {"SETTINGS": "sub/tool.ts"}}, True),
+        ({"command": "uv", "args": ["--directory", "sub", "run", "tool.ts"]}, True),
+        ({"command": "deno", "args": ["run", "-A", "tool.ts"], "cwd": "sub"}, True),
+        ({"command": "python3", "args": ["-m", "package.server"]}, True),
+        ({"command": "python3", "args": ["-m", "server"]}, True),
+        ({"command": "python3", "args": ["inner.py"]}, True),
+        ({"command": "python3", "args": ["${SERVER:-server.py}"]}, True),
+        ({"command": "python3", "args": ["${PROJ:-.}/server.py"]}, True),
+        ({"command": "python3", "args": ["link.py"]}, False),
+        ({"command": "npx", "args": ["some-files"], "envFile": ".env"}, False),
+        ({"command": "npx", "args": ["some-files", "."]}, False),
+        ({"command": "npx", "args": ["some-files", "..", "/", "x" * 5_000]}, False),
+        ({"command": "uvx", "args": ["some-server"]}, False),
+        ({"url": "http://127.0.0.1:9/server.py"}, False),
+    ],
+)
+def test_whether_an_entry_names_a_file_of_its_project(entry: dict[str, Any], names_one: bool, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    for name in ("server.py", "sub/tool.ts", "package/__init__.py", "package/server.py", ".env"):
+        script(work / name, "")
+    (work / "link.py").symlink_to(script(tmp_path / "outside.py"))
+    (work / "inner.py").symlink_to("server.py")
+    assert names_project_file(of(work, entry)) is names_one
+
+
 @each_row("width", [30, 60, 80, 200])
 def test_a_wrapped_argument_looks_like_no_row_of_its_own(width: int, tmp_path: Path) -> None:
     forged = "x" + " " * 300 + "variable  SAFE=1" + " " * 300 + "\n      in        /safe"
     found = of(tmp_path, {"command": "sh", "args": [forged], "env": {"REAL": "1"}})
-    lines = trust_lines([found], tmp_path, width)
+    _, _, *lines = trust_lines([found], tmp_path, width)  # what the question is about, and the entry's name
     labels = [line for line in lines if re.match(r" {6}\S", line)]
     assert [line.split()[0] for line in labels] == ["runs", "in", "variable"]
-    others = [line for line in lines[3:] if line not in labels]
+    others = [line for line in lines if line not in labels]
     assert others
     assert all(re.match(r" {7,}\| ", line) for line in others)
-    assert max(map(len, lines[3:])) <= max(width, 40)
-    joined = "".join(line.partition("| ")[2] if line in others else line for line in lines[3:])
+    assert max(map(len, lines)) <= max(width, 40)
+    joined = "".join(line.partition("| ")[2] if line in others else line for line in lines)
     assert forged.replace("\n", "\\n") in joined
 
 
@@ -362,7 +393,7 @@ def test_a_server_runs_in_the_folder_of_its_file(tmp_path: Path) -> None:
 def test_only_regular_files_are_opened_and_only_so_much_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 1_000)
     assert read_bounded(tmp_path / "file", 1_000) == b"x" * 1_000
-    with pytest.raises(LargerError):
+    with pytest.raises(FileTooLargeError):
         read_bounded(tmp_path / "file", 999)
     fifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")

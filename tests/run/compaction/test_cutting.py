@@ -19,7 +19,7 @@ from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.provenance import last_container, written_for
 from mcpagent.models.tool_changes_in_history import plan_tools
-from mcpagent.run.compaction.cutting import Live, shortest, tail_of, with_short_results
+from mcpagent.run.compaction.cutting import CuttableRange, shortest, tail_of, with_short_results
 from mcpagent.values.messages import (
     Compacted,
     Container,
@@ -75,10 +75,10 @@ def compacted(messages: list[Message], room: int, how: str) -> Compacted:
     return shortest(live, cut, "It was said. ```\nnot the end" if cut > live.begin else live.summary, room)
 
 
-def live_of(messages: list[Message], how: str = "") -> Live:
+def live_of(messages: list[Message], how: str = "") -> CuttableRange:
     place = Conversation(messages=messages).compacted_at
     prompts = [at for at, message in enumerate(messages) if message.role == "user" and message.text.startswith(ASKED)]
-    return Live.of(messages, len(messages), place, prompts[-1] if how.endswith("asked") and prompts else None)
+    return CuttableRange.of(messages, len(messages), place, prompts[-1] if how.endswith("asked") and prompts else None)
 
 
 ASKED = ("Question", "Start")
@@ -208,7 +208,7 @@ def test_whatever_a_history_from_elsewhere_says_was_cut_calls_keep_their_results
 def test_thoughts_that_are_bound_to_what_stood_before_them_go_with_it() -> None:
     """Whole, and only at the models that would refuse them."""
     messages = history_of([("ask", ""), ("call", "x" * 100), ("call", "y" * 100)])
-    live = Live.of(messages, len(messages), None, None)
+    live = CuttableRange.of(messages, len(messages), None, None)
     messages.append(Message("user", (live.part(3, (), "Summary."),)))
     sent = Conversation(messages=messages).sent
     assert moved(sent) == len(sent) - 1
@@ -225,7 +225,7 @@ def test_results_that_were_never_sent_are_shortened_without_touching_what_was() 
     from mcpagent.run.compaction.cutting import with_short_answers_to_come
 
     messages = history_of([("ask", ""), ("call", "x" * 100), ("call", "word " * 8_000)])
-    live = Live.of(messages, len(messages), None, 0)
+    live = CuttableRange.of(messages, len(messages), None, 0)
     part = with_short_answers_to_come(live, 1_000, 4_000)
     assert part is not None
     sent = Conversation(messages=[*messages, Message("user", (part,))]).sent
@@ -238,7 +238,7 @@ def test_the_container_that_code_ran_in_is_still_known() -> None:
     origin = Origin("anthropic", "messages", "api.anthropic.com", "m")
     ran = Message("assistant", (Text("Ran."), Container("container_1")), origin)
     messages = [user_message("Run it."), ran, user_message("And now?"), Message("assistant", (Text("Now."),))]
-    live = Live.of(messages, 4, None, None)
+    live = CuttableRange.of(messages, 4, None, None)
     messages.append(Message("user", (live.part(2, (), "It ran."),)))
     assert last_container(Conversation(messages=messages).sent, origin) == Container("container_1")
 

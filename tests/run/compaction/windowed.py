@@ -12,7 +12,7 @@ from mcpagent.models.scripted import Answer, ScriptedModel
 from mcpagent.values.events import Emit
 from mcpagent.values.messages import Message, Part, Text, ToolCall, ToolResult, Usage
 
-SUMMARISE = "Write a summary that takes its place"
+SUMMARISE = "Write a summary to replace it"
 
 
 def is_for_summary(request: ModelRequest) -> bool:

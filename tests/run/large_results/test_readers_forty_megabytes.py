@@ -15,7 +15,7 @@ from mcpagent.run.large_results.large_output import LargeOutput
 from mcpagent.run.large_results.querying import query
 from mcpagent.run.large_results.reading_ranges import read_range
 from mcpagent.run.large_results.searching import search
-from tests.run.large_results.test_setting_aside import READERS, call, last_result, names
+from tests.run.large_results.test_offloaded_results import READERS, call, last_result, names
 from tests.terminal.process import ROOT
 
 

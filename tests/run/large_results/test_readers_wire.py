@@ -11,7 +11,7 @@ import pytest
 
 from mcpagent import Agent, ToolSearch
 from tests.models.test_tool_changes_in_history_agents import MODELS
-from tests.run.large_results.test_setting_aside import get_log, get_small
+from tests.run.large_results.test_offloaded_results import get_log, get_small
 from tests.simulator.server import Simulator
 from tests.simulator.values import Said, View
 

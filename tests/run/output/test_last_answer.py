@@ -36,7 +36,7 @@ from mcpagent.errors import AgentStateError
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.prompt.builder import is_misfit_note
 from mcpagent.values.events import AnswerRestarted, Event, RunFinished, SubagentEvent, TextDelta
-from tests.journal.sessions.test_keeping_after_a_kill import copy_of
+from tests.journal.sessions.test_session_writer_after_a_kill import copy_of
 from tests.run.output.used_types import City, Even, Trip
 from tests.tables import each_row
 
@@ -64,8 +64,8 @@ async def test_what_does_not_fit_is_asked_for_once_more_and_told_by_field() -> N
     assert "must fit this JSON Schema" in first.system
     assert [m.role for m in second.messages] == ["user", "assistant", "user"]
     assert notes(second.messages) == [
-        "That answer cannot be used:\n- people: Field required\n"
-        "Give it again, whole, in the form that is wanted, and nothing else."
+        "That answer is not valid:\n- people: Field required\n"
+        "Send the whole answer again in the required format, and nothing else."
     ]
 
 

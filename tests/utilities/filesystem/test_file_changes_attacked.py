@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel
-from mcpagent.cli.frame.programs import edited
-from mcpagent.cli.screen.input import KeptHistory
+from mcpagent.cli.common.user_programs import edited
+from mcpagent.cli.screen.input import StoredHistory
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
@@ -179,7 +179,7 @@ def write(kind: str, who: str, number: int, folder: Path) -> None:
         case "learned":
             SearchHistory(folder / "s.sqlite3").record(f"{who} words {number}", [], [ToolKey("git", name)])
         case "typed":
-            KeptHistory(str(folder / "history")).store_string(name)
+            StoredHistory(str(folder / "history")).store_string(name)
         case "pins":
             PinStore(folder).accept(SERVER, tool(name))
         case "approvals":
@@ -222,7 +222,7 @@ def found(kind: str, folder: Path, whos: Sequence[str], count: int) -> set[str]:
     if kind == "learned":
         return {use.tool.name for use in SearchHistory(folder / "s.sqlite3").uses()}
     if kind == "typed":
-        return set(KeptHistory(str(folder / "history")).load_history_strings())
+        return set(StoredHistory(str(folder / "history")).load_history_strings())
     if kind == "pins":
         changed = {name: ToolDefinition(name, "other", {}, "git", name) for name in names}
         return {name for name in names if PinStore(folder).check(SERVER, changed[name]) is not None}

@@ -37,7 +37,7 @@ from mcpagent import (
 from mcpagent.errors import ConfigError, InputError, McpAgentError
 from mcpagent.journal.recording import Recorder
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import RunOptions
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
 from mcpagent.values.messages import user_message

@@ -37,7 +37,9 @@ from mcpagent import (
     ToolSearch,
     dump_messages,
     load_messages,
+    openapi_toolset,
     prepare_context,
+    skills_toolset,
 )
 from mcpagent.agents.agent_runtime import AgentRuntime
 from mcpagent.agents.session import Session
@@ -188,6 +190,8 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "approval_required": (composition.approval_required, composition.approval_required, TOOLS),
     "deferred": (composition.deferred, composition.deferred, TOOLS),
     "wrapped": (composition.wrapped, composition.wrapped, TOOLS | {"around": lambda *_: None}),
+    "skills_toolset": (lambda folders: skills_toolset(folders), lambda folders: None, {}),
+    "openapi_toolset": (openapi_toolset, openapi_toolset, {"source": {}, "name": "api"}),
     "external": (composition.external, composition.external, {"definitions": []}),
     "dynamic": (composition.dynamic, composition.dynamic, {"factory": lambda _: None}),
     "ToolContext": (ToolContext, ToolContext, {}),
@@ -218,6 +222,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
 
 TAKEN: Mapping[str, str] = {
     "combined": "sources=[]",
+    "skills_toolset": "folders=x",
     "Agent": (
         "model=None x; mcp_config=None x [] {}; instructions=x; with_tool_search_mode=True; "
         "code_mode=True; tool_search=None True; pre_discovered_tools=[]; tools=[]; options=None; "
@@ -240,10 +245,10 @@ TAKEN: Mapping[str, str] = {
         "name=x; command=x; args=[]; env={}; cwd=x; url=x; headers={}; disabled=True; "
         "connect_timeout_seconds=5; timeout_seconds=5; total_timeout_seconds=5; shutdown_seconds=5; "
         "description=x; required=True; enabled_tools=[]; disabled_tools=[]; always_load=[]; "
-        "defer_loading=None True []; eager=True; safe_to_repeat=[]; trust_hints=True; approval=[]; "
+        "defer_loading=None True []; eager=True; keeps_running=True; safe_to_repeat=[]; trust_hints=True; approval=[]; "
         "max_message_bytes=5; large_result_tokens=None 5 {}; log_level=None; "
         "elicitation=True; sampling=True; roots=[]; source=x; "
-        "written={}; told={}; vouched=x"
+        "written={}; told={}; vouched=x; openapi=x {}; credentials={}"
     ),
     "ServerOptions": (
         "selected_servers=None []; selected_tools=None []; startup_seconds=None 5; question_seconds=None 5; "
@@ -254,7 +259,7 @@ TAKEN: Mapping[str, str] = {
     "Handlers": "elicit=None; sample=None; visit=None; roots=[]",
     "ListCache": "max_age_seconds=5; stale_seconds=5",
     "Limits": "turns=None 5; tool_calls=None 5; tokens=None 5; dollars=None 5; seconds=None 5",
-    "RunOptions": "tool_timeout_seconds=5; large_result_tokens=None 5; compaction=None; wrappers=[]",
+    "RunOptions": "tool_timeout_seconds=5; large_result_tokens=None 5; compaction=None; wrappers=[]; skills=[]",
     "Compaction": "window_tokens=None",
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
@@ -298,6 +303,7 @@ TAKEN: Mapping[str, str] = {
     "deferred": "source=[]; names=True []",
     "wrapped": "source=[]",
     "external": "definitions=[]; id=x",
+    "openapi_toolset": "source=x {}; base_url=x; auth=None x {}; only=[]; name=x",
     "dynamic": "per_step=True",
     "ToolContext": "state_key=None x",
     "ToolContext.restore_state_snapshot": "data={}; untrusted=True",

@@ -52,6 +52,31 @@ def test_what_is_shown_for_a_yes_leaves_nothing_out_and_hides_nothing(text: str)
         assert json.loads(f'"{shown}"') == text
 
 
+@given(
+    st.lists(
+        st.sampled_from(["\\", "u3164", "\u3164", "n", "\n", "\t", "d", "ud83d", "udd00", "\U0001f500\u200b"])
+    ).map("".join)
+)
+def test_a_text_is_read_from_what_is_shown_of_it(text: str) -> None:
+    for kept in ("", "\n\t"):
+        shown = visible(text, kept)
+        if shown != text:
+            codes = [json.dumps(char)[1:-1] for char in kept]
+            assert (
+                json.loads(f'"{"".join(codes[kept.index(char)] if char in kept else char for char in shown)}"') == text
+            )
+        else:
+            assert "\u3164" not in text
+
+
+def test_no_letters_look_like_the_code_of_a_character() -> None:
+    shown = {visible(text, kept="") for text in ("\\u3164", "\u3164", "\\\u3164", "\\\\u3164", "\\\\\u3164")}
+    assert shown == {r"\\u3164", r"\u3164", r"\\\u3164", r"\\\\u3164", r"\\\\\u3164"}
+    assert visible(r"C:\data", kept="") == r"C:\data"
+    assert visible(r"C:\new", kept="") == r"C:\\new"
+    assert visible("C:\\new\n") == "C:\\new\n"
+
+
 def test_plain_words_stay_as_they_are_and_tricks_are_seen() -> None:
     assert visible("plain é 漢\u3000字\n\tx") == "plain é 漢\u3000字\n\tx"
     assert visible("a\u202eb\x1b[2K\u200b") == "a\\u202eb\\u001b[2K\\u200b"

@@ -7,12 +7,16 @@ import hashlib
 import json
 import random
 import string
+import time
 from pathlib import Path
 from urllib.parse import quote
 from uuid import UUID
 
+import pytest
+
 from mcpagent.utilities.text.secret_shapes import SHAPES
 from mcpagent.utilities.text.secrets import settled_length, without_secrets, without_shapes
+from tests.speed import within
 
 ROOT = Path(__file__).resolve().parents[3]
 HEX, LETTERS, UPPER = "3f9a0c7e5b1d8264", "q7Zk2mX9Lw4Tn8Rb6Vc1", "7K2MQ9XZ4LTN8RB6VC1P"
@@ -198,8 +202,41 @@ def test_hashes_identifiers_and_encoded_bytes_stay() -> None:
         assert without_shapes(line) == line
 
 
+@pytest.mark.slow
 def test_the_texts_of_this_project_stay() -> None:
     for path in (*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *(ROOT / "mcpagent").rglob("*.py")):
-        text = path.read_text("utf-8")
-        changed = [line for line in text.splitlines() if without_shapes(line) != line and "://" not in line]
-        assert changed == [], path
+        lines = [line for line in path.read_text("utf-8").splitlines() if "://" not in line]
+        text = "\n".join(lines)
+        if without_shapes(text) != text:
+            pytest.fail(f"{path}: {[line for line in lines if without_shapes(line) != line] or 'over several lines'}")
+
+
+def test_keys_in_long_texts_are_replaced_in_each_piece() -> None:
+    key = f"sk-ant-{word(40)}"
+    rows = [f'"row {number}": "{key if number % 9_000 == 7 else number}"' for number in range(40_000)]
+    lines = [f"row {number} {key if number % 9_000 == 7 else number}" for number in range(40_000)]
+    for text in (",".join(rows), "\n".join(lines)):
+        clean = without_shapes(text)
+        assert clean == text.replace(key, "[redacted]")
+        assert clean.count("[redacted]") == 5
+
+
+HOSTILE = {
+    "words behind a mark": "sk-ant-" + "ab-" * 60,
+    "a slug": "xoxb-" + "one-two-" * 40,
+    "beginnings of private keys": "-----BEGIN PRIVATE KEY-----" * 10_000,
+    "beginnings of tokens": "eyJ-" * 10_000,
+    "marks without a key": "glpat-" * 50_000,
+    "addresses": "://a:" * 50_000,
+    "one long line": "QUJD" * 500_000,
+}
+
+
+def test_no_text_takes_more_than_linear_time() -> None:
+    slow = {}
+    for name, text in HOSTILE.items():
+        began = time.process_time()
+        without_shapes(text)
+        if not within(time.process_time() - began, 1.0):
+            slow[name] = time.process_time() - began
+    assert not slow

@@ -41,11 +41,11 @@ from mcpagent import (
     ToolSearch,
     Wrapper,
 )
-from mcpagent.agents.run_input import Given
+from mcpagent.agents.run_input import RunInput
 from mcpagent.agents.session import session_of
-from mcpagent.journal.sessions.kept import KeptSession
-from mcpagent.run.agent_run import RunContext
-from mcpagent.values.events import Event, LimitReached, RunFinished, SubagentEvent, TextDelta
+from mcpagent.journal.sessions.loaded_session import LoadedSession
+from mcpagent.run.agent_run import RunContext, active_run
+from mcpagent.values.events import Event, LimitReached, RunFinished, SubagentEvent, TextDelta, ToolCallFinished
 from mcpagent.values.limits import run_limits
 from mcpagent.values.limits.run_limits import KINDS
 from mcpagent.values.messages import Usage
@@ -446,6 +446,32 @@ async def test_the_time_of_a_person_is_not_counted() -> None:
     assert result.spent.seconds < SECONDS
 
 
+async def test_a_question_to_a_person_inside_of_a_call_is_not_its_time() -> None:
+    """As for a tool that its server changed: the call waits, and its own limit of time does not go on."""
+
+    async def ask() -> str:
+        """Ask a person."""
+        with active_run().asking_a_person():
+            await asyncio.sleep(2 * SECONDS)
+        return "asked"
+
+    seconds: dict[str, float] = {}
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ToolCallFinished):
+            seconds[event.call.name] = event.result.seconds
+        elif isinstance(event, RunFinished):
+            seconds["run"] = event.seconds
+
+    options = RunOptions(tool_timeout_seconds=SECONDS)
+    model = ScriptedModel([ToolCall("1", "ask", {}), "done"])
+    async with asyncio.timeout(WAIT), Agent(model, tools=[ask], options=options, on_event=hear) as agent:
+        result = await agent.run("go")
+    assert (result.answer, [one.text for one in agent.messages[2].tool_results]) == ("done", ["asked"])
+    assert all(each < SECONDS for each in seconds.values()), seconds
+    assert seconds.keys() == {"ask", "run"}
+
+
 async def test_a_cancellation_is_no_limit() -> None:
     model = Endless(hangs_at=1)
     options = RunOptions(limits=Limits(seconds=WAIT))
@@ -675,7 +701,7 @@ async def test_a_summary_counts_and_is_not_asked_for_when_nothing_is_left() -> N
 
 
 async def test_what_a_process_took_that_ended_counts_once_when_it_is_compacted() -> None:
-    kept: list[KeptSession] = []
+    kept: list[LoadedSession] = []
 
     def answer(_: ModelRequest) -> ModelResponse:
         kept.append(session.snapshot())  # as a process leaves it that is killed in this request
@@ -789,7 +815,7 @@ async def test_seconds_of_a_process_that_ended_count_when_its_run_is_resumed(of_
         session = session_of(agent._runtime.session_as_of("ann", left))
         limits = Limits(seconds=49)
         session._runtime.limits = limits if of_session else Limits()
-        result = await session._runtime.result_of(lambda: Given({}, limits=None if of_session else limits))
+        result = await session._runtime.result_of(lambda: RunInput({}, limits=None if of_session else limits))
         assert (result.stop, model.requests) == ("max_seconds", [])
         assert session.spent.seconds >= 50
         session._runtime.limits = Limits()

@@ -191,10 +191,11 @@ async def test_runs_that_are_cut_off_are_in_what_a_session_may_take(tmp_path: Pa
     options = RunOptions(limits=Limits(seconds=SECONDS / 4))
     async with asyncio.timeout(WAIT), Agent(model, options=options, sessions=store) as agent:
         session = agent.session("ann", limits=limits)
-        while len(stops) < 5 and "max_tokens" not in stops:
+        while len(stops) < 50 and "max_tokens" not in stops:
             model.hangs_at = len(model.requests) + 1
             stops.append((await session.run(LONG)).stop)
-        assert stops == ["max_seconds", "max_seconds", "max_tokens"]
+        # On a busy machine a run's time may be over before its request is sent.
+        assert stops == ["max_seconds"] * (len(stops) - 1) + ["max_tokens"]
         assert (session.spent.usage, session.spent.cost_known) == (Usage(requests=2), False)
         assert agent.spent.tokens == session.spent.tokens
     async with Agent(ScriptedModel(["fine"]), sessions=store) as agent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,19 +14,19 @@ import pytest
 from rich.console import Console
 
 from mcpagent import Agent, ToolSearch, load_messages
-from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave
+from mcpagent.cli.approvals.approver import Approver
+from mcpagent.cli.chat.slash.chat_state import ChatQuestion, ChatState, Leave
 from mcpagent.cli.chat.slash.slash_table import COMMANDS, run_command
 from mcpagent.cli.chat.status_line import context_window_of
-from mcpagent.cli.frame.configuration import Configuration
-from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approver import Approver
+from mcpagent.cli.common.configuration import Configuration
+from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import Glyphs, Terminal
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError, ModelError
 from mcpagent.journal.sessions import SessionInfo, Sessions
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
-from mcpagent.permissions.rules import Rules
+from mcpagent.permissions.decision import Rules
 from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.values.approval import Rule
 from mcpagent.values.events import Event
@@ -42,7 +43,7 @@ def answer(text: str, *, tokens: int = 1_000) -> ModelResponse:
 class Scene:
     """A desk, what it has said, and the model behind it."""
 
-    def __init__(self, desk: Desk, model: ScriptedModel, screen: io.StringIO, files: CountedTools) -> None:
+    def __init__(self, desk: ChatState, model: ScriptedModel, screen: io.StringIO, files: CountedTools) -> None:
         self.desk, self.model, self._screen, self.files = desk, model, screen, files
         self.editor_saves = ""
 
@@ -98,7 +99,7 @@ async def scene(
     async def go_on_with(session: str) -> None:
         await agent._runtime.go_on_with(session)
 
-    desk = Desk(
+    desk = ChatState(
         agent=agent,
         configuration=Configuration(servers),
         terminal=terminal,
@@ -117,6 +118,23 @@ async def scene(
     made = Scene(desk, model, screen, files)
     async with agent:
         yield made
+
+
+async def test_names_that_other_programs_have_mean_the_command_here(tmp_path: Path) -> None:
+    async with scene(tmp_path) as desk:
+        for name, meant in (("/permissions", "/allow"), ("/servers", "/mcp"), ("/search x", "/find x")):
+            assert await desk.run(name) == await desk.run(meant) != "", name
+
+
+async def test_the_definitions_are_a_part_of_what_the_provider_counted(tmp_path: Path) -> None:
+    async with scene(tmp_path, *(answer("x", tokens=200) for _ in range(3))) as desk:
+        for number in range(3):
+            await desk.ask(str(number), str(number))
+        cost, context = await desk.run("/cost"), await desk.run("/context")
+    [part] = re.findall(r"tool definitions: about (\d+) tokens of it", cost)
+    [loaded] = re.findall(r"tools loaded \(2\) +(\d+)", context)
+    assert "the whole chat: in 600, out 30" in cost
+    assert 3 * 200 > int(part) >= 3 * int(loaded) > 0
 
 
 SEARCH = ToolCall("", "search_tools", {"query": "read a file"})
@@ -197,7 +215,7 @@ async def test_another_model_goes_on_with_the_same_conversation_and_tools(
         assert at.desk.agent._runtime.model.name == "offline:rules"
         assert "ANTHROPIC_API_KEY" in await at.run("/model anthropic:claude-x")
         shown = await at.run("/model")
-        assert "ready" in shown
+        assert "no key missing for" in shown
         assert "ANTHROPIC_API_KEY" in shown
 
 

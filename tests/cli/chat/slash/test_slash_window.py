@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from mcpagent import Agent, Compaction, RunOptions, ScriptedModel
@@ -13,12 +14,12 @@ from mcpagent.cli.oneshot.json_report import JsonReport
 from mcpagent.cli.screen.lines import event_lines
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ModelError
-from mcpagent.history.sent_messages import LeftOut
+from mcpagent.history.sent_messages import OmittedParts
 from mcpagent.journal.sessions.export import exported
 from mcpagent.models import OpenAIChatModel
 from mcpagent.prompt.builder import misfit_note
 from mcpagent.values.events import ConversationCompacted
-from mcpagent.values.messages import KeptAside, Message, ToolResult, ToolsChanged, Usage
+from mcpagent.values.messages import Message, OffloadedResult, ToolResult, ToolsChanged, Usage
 from mcpagent.values.messages import Text as Words
 from tests.cli.chat.slash.test_slash_table import ADD, CALL, SEARCH, answer, scene
 
@@ -75,6 +76,17 @@ async def test_an_export_has_the_summary_and_what_it_stands_for(tmp_path: Path) 
         assert [question.typed for question in at.desk.asked] == ["first", "second", "third"]
 
 
+async def test_the_words_of_a_stopped_answer_follow_its_question(tmp_path: Path) -> None:
+    async with scene(tmp_path, answer("one"), answer("two")) as at:
+        await at.ask("first", "first")
+        at.desk.trace = replace(at.desk.trace, stopped=((1, "On the\x1b other hand"),))
+        await at.ask("second", "second")
+        lines = [line.split() for line in (await at.run("/history")).splitlines() if line.strip()]
+        assert [line[-1] for line in lines if line[1] == "user" or line[0] == "stopped"] == ["first", "hand", "second"]
+        assert "On the other hand" in await at.run("/history 1")
+        assert "On the other hand" not in await at.run("/history 2")
+
+
 async def test_a_summary_that_cannot_be_had_now_is_told(tmp_path: Path) -> None:
     failure = ModelError("test: overloaded", provider="test", status=529, retryable=True)
     async with scene(tmp_path, answer("one"), answer("two"), failure) as at:
@@ -108,14 +120,14 @@ def test_a_window_that_was_named_counts_in_the_status_line_too() -> None:
 
 
 def test_news_and_notes_of_mcpagent_are_told_as_such() -> None:
-    aside = ToolResult("1", "get", (Words("x"),), set_aside=KeptAside("out_1", 20_000))
+    aside = ToolResult("1", "get", (Words("x"),), set_aside=OffloadedResult("out_1", 20_000))
     for message, told in (
         (Message("tool", (aside,)), "result   get: 1 characters"),
         (Message("user", (Words("Your tools have changed."), ToolsChanged((), ("a",)))), "mcpagent Your tools"),
-        (Message("user", (Words(misfit_note(["a: b"])),)), "mcpagent That answer cannot be used"),
+        (Message("user", (Words(misfit_note(["a: b"])),)), "mcpagent That answer is not valid"),
         (Message("user", (Words("Hello"),)), "user     Hello"),
     ):
-        line = history_line(0, message, LeftOut(), 100).plain
+        line = history_line(0, message, OmittedParts(), 100).plain
         assert told in line
         assert line.endswith("set aside") is (message.role == "tool")
 

@@ -284,8 +284,8 @@ def test_vscode(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / "work/.env", "FROM_FILE=1\nPERPLEXITY_API_KEY=old\n")
     assert run(["mcp", "import", "--yes", "vscode"]) == 0
     said = capsys.readouterr().err
-    assert "${input:perplexity-key} (Perplexity API Key) is now ${PERPLEXITY_KEY}: set it" in said
-    assert "${input:region} (Region) is now ${REGION:-eu}" in said
+    assert "${input:perplexity-key} (Perplexity API Key) becomes ${PERPLEXITY_KEY}: set it" in said
+    assert "${input:region} (Region) becomes ${REGION:-eu}" in said
     assert "perplexity: not taken over: sandboxEnabled" in said
     assert "socket left out" in said
     found = servers(home, PERPLEXITY_KEY="k")
@@ -425,7 +425,7 @@ def test_keys_go_from_the_file_into_the_store_and_come_back(home: Path, capsys: 
     assert found["my hub"].env == SECRETS["env"] | {"REF": str(home)}
     assert found["h"].headers == HEADERS["headers"]
     said = capsys.readouterr().err
-    assert "my hub: env.PASSWORD is now ${keyring:my_hub.PASSWORD}" in said
+    assert "my hub: env.PASSWORD becomes ${keyring:my_hub.PASSWORD}" in said
     assert "my_hub.PASSWORD is kept in a file that only you can read" in said
     assert "correct-horse" not in said
     for path in files_of(home / "ours"):

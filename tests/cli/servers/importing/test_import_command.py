@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.cli.app import command_line, run
-from mcpagent.cli.frame.options import Client, Options
+from mcpagent.cli.common.options import Client, Options
 from mcpagent.cli.help_pages import command_page
 from mcpagent.cli.servers.importing.clients import client_files
 from mcpagent.cli.servers.importing.foreign_entries import taken_by_project, taken_over
@@ -164,12 +164,13 @@ def test_nothing_secret_goes_into_the_projects_file(home: Path, capsys: pytest.C
     assert written["hub"]["env"] == {"TOKEN": "${TOKEN}"}
     assert written["h"]["headers"] == {"X-Key": "${H_X_KEY}"}
     assert written["q"] == {"url": "https://q/mcp?api_key=${Q_TOKEN}"}
-    assert "url is now ${Q_TOKEN}: set it, or mcpagent keys set Q_TOKEN" in capsys.readouterr().err
+    assert "url becomes ${Q_TOKEN}: set it, or mcpagent keys set Q_TOKEN" in capsys.readouterr().err
 
 
 def test_a_projects_servers_never_become_the_users_unseen(home: Path) -> None:
     write(home / "work/.vscode/mcp.json", {"servers": {"evil": {"command": "x"}}})
     assert run(["mcp", "import", "--yes"]) == 1
+    assert run(["mcp", "import", "--dry-run"]) == 0, "a look"
     assert not (home / "ours/config/mcp.json").exists()
     assert run(["mcp", "import", "--yes", "--scope", "project"]) == 0
     assert '"evil"' in (home / "work/.mcp.json").read_text("utf-8")

@@ -18,9 +18,9 @@ from markdown_it import MarkdownIt
 
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, Sessions, ToolCall, load_messages
 from mcpagent.errors import InputError
-from mcpagent.journal.sessions import KeptSession, exported
+from mcpagent.journal.sessions import LoadedSession, exported
 from mcpagent.journal.sessions.export import FORMS
-from mcpagent.journal.sessions.export.transcript import FileRoom
+from mcpagent.journal.sessions.export.transcript import ExportBudget
 from mcpagent.prompt.builder import call_note, final_answer_note, misfit_note
 from mcpagent.utilities.text.safe_text import safe_text
 from mcpagent.utilities.text.secrets import hide
@@ -323,7 +323,7 @@ def test_an_answer_is_shown_as_it_was_meant() -> None:
     assert "> # Found\n>\n> - a\n" in text
 
 
-def long_session(size: int, count: int) -> KeptSession:
+def long_session(size: int, count: int) -> LoadedSession:
     """With this many results of this size."""
     calls = [ToolCall(str(number), "read", {}) for number in range(count)]
     results = [result(call.id, "read", f"<é\u202e{call.id}>".ljust(size, "<")) for call in calls]
@@ -345,7 +345,7 @@ def test_a_file_for_people_is_bounded() -> None:
 
 
 def test_a_page_has_room_for_so_much_in_all() -> None:
-    room = FileRoom(left=50)
+    room = ExportBudget(left=50)
     assert room.cut("a" * 30, 20, 100) == ("a" * 20, "a" * 10, 0)
     assert room.cut("one\ntwo\nthree and more", 15, 3) == ("one\ntwo\n", "thr", 11)
     assert room.cut("b" * 30, 20, 100) == ("b" * 9, "", 21)

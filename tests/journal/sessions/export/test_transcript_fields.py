@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mcpagent import Text, ToolCall, load_messages
-from mcpagent.journal.sessions import KeptSession, exported
+from mcpagent.journal.sessions import LoadedSession, exported
 from mcpagent.journal.sessions.export import FORMS
-from mcpagent.journal.sessions.standing import Beginning, Standing, Told
+from mcpagent.journal.sessions.saved_state import InitialValues, LastAnnounced, SavedState
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.messages import (
     Origin,
@@ -39,7 +39,7 @@ FIELDS = (
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
 
-def session_with(field: str, words: str) -> KeptSession:
+def session_with(field: str, words: str) -> LoadedSession:
     """A session of one question, with these words in one field and calm ones in all others."""
 
     def at(name: str) -> str:
@@ -71,7 +71,9 @@ def session_with(field: str, words: str) -> KeptSession:
     )
     steps = (Step(1, at("step model"), (at("offered name"),), Usage(1, 1, 0, 0, 1), 0.1, 1.0),)
     pending = (PendingCall.of("approval", waiting, replace(definition, name=at("waiting tool"))),)
-    standing = Standing(Beginning(system=at("system prompt")), Told({at("told category"): CALM}), pending)
+    standing = SavedState(
+        InitialValues(system=at("system prompt")), LastAnnounced({at("told category"): CALM}), pending
+    )
     info: dict[str, Any] = {"title": at("session title"), "folder": at("folder"), "model": at("model")}
     return kept(messages, steps, standing=standing, **info)
 
