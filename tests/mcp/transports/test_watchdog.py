@@ -282,7 +282,12 @@ async def test_what_the_host_starts_itself_is_left_alone(tmp_path: Path) -> None
 
     def start() -> None:
         while not over.wait(0.005) and len(its_own) < 300:
-            its_own.append(subprocess.Popen(["/bin/sh", "-c", "sleep 600; true"], process_group=0))
+            command = ["/bin/sh", "-c", "sleep 600 & echo started; wait"]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0)
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.stdout.close()
+            its_own.append(process)
 
     thread = threading.Thread(target=start)
     thread.start()
