@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
+import pytest
+
 from tests.package import MODULES, nodes, tree
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -45,6 +47,7 @@ def is_told_by_a_base(owner: ast.ClassDef, name: str, classes: Classes) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_every_public_name_has_a_docstring() -> None:
     found = [node for path in MODULES.values() for node in nodes(path) if isinstance(node, ast.ClassDef)]
     classes = {node.name: node for node in found}

@@ -133,6 +133,7 @@ def usual(mode: str, folder: Path) -> dict[str, Any]:
     return {}
 
 
+@pytest.mark.slow
 @each_row("mode", ["direct", "search", "program"])
 async def test_t24_t25_nothing_of_one_user_reaches_the_other(tmp_path: Path, mode: str) -> None:
     folder, seen = tmp_path / mode, Seen(mode)

@@ -24,6 +24,7 @@ from tests.reference_work import reference_seconds
 from tests.run.test_loop_cost import Counted
 
 
+@pytest.mark.slow
 async def test_a_session_a_rewind_another_model_and_a_call_of_an_agent_cost_little_over_1220_tools() -> None:
     searching: list[Reply] = [ToolCall("", "search_tools", {"query": "task number 7"}), "done"]
     async with Agent(ScriptedModel(searching * 40), tools=[Many(many_tools())], tool_search=ToolSearch()) as agent:

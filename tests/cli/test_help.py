@@ -68,6 +68,7 @@ def test_help_all_prints_every_option(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.startswith("Usage: mcpagent tools examples add")
 
 
+@pytest.mark.slow
 def test_a_suggestion_never_names_a_flag_that_grants(capsys: pytest.CaptureFixture[str]) -> None:
     for granting in sorted(GRANTS):
         for mistyped in (f"{granting}s", granting[:-1], granting.replace("-", "", 2), f"--{granting[3:]}"):

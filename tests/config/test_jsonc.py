@@ -118,6 +118,7 @@ def comment_texts(text: str) -> list[str]:
     return [re.sub(r"\s+", " ", found).strip() for found in told(text)]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), value=OBJECT, key=st.sampled_from(["a", "b", "new", "//"]), inner=st.booleans(), new=JSON)
 def test_setting_a_value_sets_it_and_nothing_else(
@@ -139,6 +140,7 @@ def test_setting_a_value_sets_it_and_nothing_else(
         assert comment_texts(after) == comment_texts(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), value=OBJECT, key=st.sampled_from(["a", "b", "new", "//"]), inner=st.booleans())
 def test_removing_a_value_removes_it_and_nothing_else(

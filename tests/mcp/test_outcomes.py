@@ -158,6 +158,7 @@ async def hold(kind: Kind, ends: Ends) -> None:
         assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 @each_row("kind", ["http", "modern", "sse"])
 async def test_t18_no_end_over_http_repeats_what_may_have_run(kind: Kind) -> None:
     """Each status with each body and with each kind of headers; the slow test below has all three together."""

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import pytest
 from mcp.client import ClientSession
 from mcp.client.auth import OAuthClientProvider
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -55,6 +56,7 @@ def test_an_import_from_inside_the_sdk_is_recognised() -> None:
     assert found == ["mcp.types", "mcp.types", "mcp.shared.message.SessionMessage"]
 
 
+@pytest.mark.slow
 def test_only_the_adapter_imports_what_the_sdk_does_not_document() -> None:
     wrong = {
         name: found for name, path in others() if (found := [one for node in nodes(path) for one in undocumented(node)])

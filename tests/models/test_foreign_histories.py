@@ -475,6 +475,7 @@ def written(model: HttpModel, messages: Sequence[Message]) -> list[dict[str, Any
     return listed
 
 
+@pytest.mark.slow
 @ALL
 @given(data=st.data())
 @bounded

@@ -225,6 +225,7 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+@pytest.mark.slow
 @each_row("protocol", list(MODELS))
 @given(data=st.data())
 @bounded

@@ -139,6 +139,7 @@ def written(protocol: str, events: Sequence[Any]) -> bytes:
     return "".join(lines).encode("utf-8", "replace")
 
 
+@pytest.mark.slow
 @each_row("protocol", list(KINDS))
 async def test_a_name_or_arguments_of_an_answer_end_no_conversation(protocol: str) -> None:
     wrong: list[str] = []

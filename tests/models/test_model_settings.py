@@ -153,6 +153,7 @@ def refused_by_anthropic(name: str, body: Mapping[str, Any], sampling: list[str]
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
+@pytest.mark.slow
 @each_row("name", list(MODELS))
 def test_no_setting_makes_a_request_that_is_refused(name: str) -> None:
     model = MODELS[name]

@@ -13,6 +13,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+import pytest
 from pydantic import TypeAdapter
 
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
@@ -287,6 +288,7 @@ def moved(name: str, messages: Sequence[Message]) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.slow
 @each_row("source", list(MODELS))
 @each_row("target", list(MODELS))
 def test_every_answer_can_be_followed_by_every_model(source: str, target: str) -> None:

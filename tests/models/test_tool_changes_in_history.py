@@ -72,6 +72,7 @@ def text(value: object) -> str:
     return json.dumps(value)
 
 
+@pytest.mark.slow
 @given(life=st.lists(steps, max_size=10))
 @bounded
 def test_every_request_begins_with_the_bytes_of_the_one_before(life: list[Step]) -> None:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from mcpagent import Agent, ToolSearch
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
@@ -78,6 +80,7 @@ class Worker:
         return [(name, arguments)]
 
 
+@pytest.mark.slow
 @each_row("model", list(MODELS))
 @each_row("way, requests_per_task", [("add_tool", 4), ("search", 3), ("direct", 3)])
 async def test_several_questions_in_one_conversation(model: str, way: str, requests_per_task: int) -> None:

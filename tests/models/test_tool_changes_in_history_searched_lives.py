@@ -210,6 +210,7 @@ LIVES: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @each_row("name", list(PATHS))
 @each_row("life", list(LIVES))
 def test_no_request_rewrites_the_one_before(name: str, life: str) -> None:

@@ -143,6 +143,7 @@ async def test_where_the_provider_cannot_search_there_is_one_warning_and_our_sea
     ]
 
 
+@pytest.mark.slow
 async def test_a_catalogue_over_the_providers_limit_is_searched_here() -> None:
     events: list[Event] = []
     model = AnthropicModel("claude-opus-4-8", api_key="k")

@@ -77,6 +77,7 @@ DEFERRING = {
 }
 
 
+@pytest.mark.slow
 @given(life=LIVES)
 @bounded
 def test_none_is_in_any_request_of_ours(life: list[Step]) -> None:
@@ -100,6 +101,7 @@ MODES: dict[str, Callable[[ModelRequest], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @given(life=LIVES)
 @example([("found_elsewhere", (1,)), ("change", (1,)), ("remove", (1,)), ("add", (1,)), ("change_eager", (0,))])
 @bounded

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,6 +150,7 @@ _HISTORIES = st.lists(
 )
 
 
+@pytest.mark.slow
 @EVERY
 def test_any_history_is_written_by_the_rules_of_its_provider(name: str) -> None:
     """Calls without results, results without calls, the same ID twice, blank texts, turns in any order."""

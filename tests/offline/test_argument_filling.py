@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, TypeAlias
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -469,6 +470,7 @@ TOOLS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(TOOLS, PROMPTS)
 @settings(max_examples=80, deadline=None)
 def test_no_tool_and_no_prompt_raises_and_calls_lack_nothing(parameters: dict[str, Any], prompt: str) -> None:

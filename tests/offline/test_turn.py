@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -427,6 +428,7 @@ async def test_a_function_that_looks_or_computes_answers_questions_too() -> None
         assert "I do not understand “divided”" in await agent.ask("what is 12 divided by 4 plus nothing?")
 
 
+@pytest.mark.slow
 @each_row(
     "prompt",
     [
@@ -788,6 +790,7 @@ def test_what_it_can_do_lists_the_categories_of_the_prompt() -> None:
     assert "No tools are connected" in answer(ModelRequest("", (user_message("help"),)), NOW).text
 
 
+@pytest.mark.slow
 @each_row(
     "messages",
     [
@@ -810,6 +813,7 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from([prompt for prompt, _, _ in PUBLISHED]) | st.text(max_size=60), _JSON | st.text(), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_no_result_of_a_tool_raises(prompt: str, result: Any, failed: bool) -> None:

@@ -132,6 +132,7 @@ async def check_that_none_is_wrong(office_and_agent: tuple[Office, Agent], cases
     assert len(told["right"]) > len(told["missed"])
 
 
+@pytest.mark.slow
 async def test_no_answer_is_wrong_and_most_are_right(office_and_agent: tuple[Office, Agent]) -> None:
     await check_that_none_is_wrong(office_and_agent, CASES[::4])
 

@@ -151,6 +151,7 @@ def test_headers_of_http_itself_are_no_parameters() -> None:
     assert list(tools["get_a"].schema["properties"]) == ["X-Own"]
 
 
+@pytest.mark.slow
 def test_so_many_operations_are_used_and_no_more() -> None:
     paths: dict[str, Any] = {f"/p{number}": {"get": {}} for number in range(MAX_OPERATIONS + 5)}
     api = read_api(load_document(document(paths)))

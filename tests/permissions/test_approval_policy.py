@@ -35,6 +35,7 @@ async def outcome(config: Any, call: str = TELL, **more: Any) -> str:
         return "ran" if "it ran" in result.text else result.error or "?"
 
 
+@pytest.mark.slow
 @each_row(
     "own, more, expected",
     [

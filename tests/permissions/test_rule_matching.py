@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -256,6 +257,7 @@ def test_what_stands_around_a_name_hides_it_from_no_denial(end: str) -> None:
     assert not permits("git.push", tool("git", f"push{end}"))
 
 
+@pytest.mark.slow
 @each_row("rule", ["s.pull", "s." + "[" * 500_000, "s." + "*[" * 250_000, "." * 500_000])
 @each_row("name", ["a" + "\u0301\u0316" * 60_000, "pull", "[" * 100_000])
 def test_no_rule_and_no_name_takes_long(rule: str, name: str) -> None:

@@ -25,6 +25,7 @@ MORE_PATTERNS = [f"pattern {pattern}" for pattern in NESTED[1:]]
 """Each ends at the limit of time for patterns, as the first does."""
 
 
+@pytest.mark.slow
 @each_row("name", [name for name in ATTACKS if name not in (*LARGE, *MORE_PATTERNS)])
 async def test_a_hostile_schema_is_answered_in_time_and_never_holds_the_loop(name: str) -> None:
     await check_time(name)
@@ -74,6 +75,7 @@ async def measured(schema: dict[str, Any], value: dict[str, Any]) -> tuple[Verdi
     return found, took, longest_hold
 
 
+@pytest.mark.slow
 @each_row(
     "name, found",
     [

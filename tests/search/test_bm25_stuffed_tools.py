@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 from benchmarks.search_everyday import load_tools
 from benchmarks.search_probes import index_of
 from benchmarks.search_stuffed import STUFFED, everyday, ways
@@ -18,6 +19,7 @@ def real_tools() -> tuple[ToolDefinition, ...]:
     return tuple(load_tools())
 
 
+@pytest.mark.slow
 @each_row("way", sorted(ways([])))
 def test_t29_a_stuffed_tool_is_hardly_ever_the_first_sure_match(way: str) -> None:
     index = index_of(real_tools(), "bm25")

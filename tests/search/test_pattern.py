@@ -6,6 +6,8 @@ import asyncio
 import time
 from functools import cache
 
+import pytest
+
 from mcpagent.search import ToolIndex
 from mcpagent.search.pattern import looks_like_pattern, required_literal
 from mcpagent.values.messages import ToolDefinition
@@ -23,6 +25,7 @@ def tools_that_say(text: str) -> ToolIndex:
     return index
 
 
+@pytest.mark.slow
 @each_row("pattern, text", HOSTILE_PATTERNS)
 async def test_a_hostile_pattern_is_answered_in_time_and_never_holds_the_loop(pattern: str, text: str) -> None:
     # CPU time, of the process and of the loop's thread: a machine that runs other things as well cannot fail this.

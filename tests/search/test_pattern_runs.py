@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 from benchmarks.search_everyday import load_tools
 from benchmarks.search_name_patterns import figures_of, patterns_of
 from hypothesis import given, settings
@@ -27,6 +28,7 @@ def real_index() -> ToolIndex:
     return index
 
 
+@pytest.mark.slow
 @each_row("strategy", ["bm25", "regex"])
 def test_patterns_made_of_real_names_find_what_matches_and_nothing_else_unmarked(strategy: str) -> None:
     told = figures_of(real_tools()[::2], strategy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 
+import pytest
 from benchmarks.search_everyday import load_tools
 from benchmarks.search_pasted import _TEXTS, places
 from hypothesis import given, settings
@@ -31,6 +32,7 @@ def index() -> ToolIndex:
 REQUESTS = ["create an issue for the crash in my repository", "merge the pull request", "send an email to my boss"]
 
 
+@pytest.mark.slow
 @each_row("request_", REQUESTS)
 def test_a_request_beside_pasted_text_finds_what_it_finds_alone(request_: str) -> None:
     alone = index().search(request_).names[0]
@@ -68,6 +70,7 @@ SIGNS = ("z" + "\u0301" * 20_000, "! " * 9_000, "_ " * 9_000, "-" * 9_000, "a," 
 """An embedding reads signs, too: they must not pass the budget of words."""
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.lists(

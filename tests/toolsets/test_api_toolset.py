@@ -85,11 +85,12 @@ def test_an_entry_that_cannot_work_is_refused_in_one_line() -> None:
 
 
 def test_the_option_names_a_document(tmp_path: Path) -> None:
-    options = Options(openapi=("shop.json", "https://a.example/b.json"), folder=tmp_path, environ={})
+    environ = {"HOME": str(tmp_path), "MCPAGENT_HOME": str(tmp_path / "home")}
+    options = Options(openapi=("shop.json", "https://a.example/b.json"), folder=tmp_path, environ=environ)
     servers = load_configuration(options).servers.servers
     assert [(server.name, server.openapi) for server in servers] == [
         ("shop", str(tmp_path / "shop.json")),
         ("a-example", "https://a.example/b.json"),
     ]
     with pytest.raises(InputError, match="no name can be made"):
-        load_configuration(Options(openapi=("/",), folder=tmp_path, environ={}))
+        load_configuration(Options(openapi=("/",), folder=tmp_path, environ=environ))

@@ -281,6 +281,7 @@ ODD_FILES = [
 ]
 
 
+@pytest.mark.slow
 def test_a_projects_file_is_read_in_bounded_time_whatever_is_in_it(place: Place) -> None:
     """The bound is ten times what any of them takes, compared with a plain file of the same size."""
 

@@ -138,6 +138,7 @@ def test_no_markup_hides_a_secret_and_other_markup_stays() -> None:
     assert "\x1b[1mRk4q9" in shown("**Rk4q9**other")
 
 
+@pytest.mark.slow
 def test_two_hundred_kilobytes_of_short_paragraphs_take_less_than_two_seconds() -> None:
     written = io.StringIO()
     console = Console(file=written, width=80, force_terminal=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from mcpagent.cli.screen.rendering import Place, RunningCalls, TurnView
@@ -135,6 +136,7 @@ PARTS = (
 )
 
 
+@pytest.mark.slow
 def test_words_appear_with_the_piece_that_brings_them_and_stand_once_at_the_end() -> None:
     for quiet in (False, True):
         written, picture = Tty(), Picture(60, 12)

@@ -104,6 +104,7 @@ def test_an_answer_for_ones_own_code_is_named_after_the_tool_changed(explain: Co
     assert said["other"]["verdict"] == "ask", "another's tool is not the one that was shown"
 
 
+@pytest.mark.slow
 def test_a_tool_that_its_server_changed_is_asked_about_as_its_call_is(explain: Command, tmp_path: Path) -> None:
     from mcpagent.cli.common.configuration import load_configuration
     from mcpagent.cli.common.options import Options

@@ -143,6 +143,7 @@ async def test_thousands_of_ordinary_tools_do_not_hold_the_loop() -> None:
     assert not await too_long_hold(start_and_ask)
 
 
+@pytest.mark.slow
 async def test_a_large_picture_of_a_function_is_small_in_the_history() -> None:
     def picture() -> bytes:
         """Return a picture of 6 MB."""

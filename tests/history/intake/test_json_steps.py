@@ -55,6 +55,7 @@ def test_a_broken_value_is_refused_as_a_parser_refuses_it(value: Any, data: st.D
             assert parse_in_steps(broken) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["é", "€😀", "\\", '"', "\ud83d\ude00"])
 def test_a_long_text_is_never_cut_within_a_character(unit: str) -> None:
     text = ("a" + unit) * 600_000

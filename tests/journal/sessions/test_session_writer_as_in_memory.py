@@ -312,6 +312,7 @@ CAME: list[tuple[str, Any]] = [("ask", []), ("more", "music"), ("reopen", None),
 WENT: list[tuple[str, Any]] = [("ask", []), ("less", "train"), ("reopen", None), ("reopen", None), ("ask", [])]
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(happening=operations, search=st.booleans())
 @example(happening=CAME, search=True)

@@ -88,6 +88,7 @@ def in_a_fork(work: Any) -> None:
     os.waitpid(child, 0)
 
 
+@pytest.mark.slow
 def test_a_kill_while_the_tables_are_changed(place: Place) -> None:
     """There is the old version or the new one, and the next process goes on from it."""
     store = place.open()

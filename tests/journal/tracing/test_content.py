@@ -58,6 +58,7 @@ def test_a_value_that_does_not(value: str) -> None:
     assert not content.is_captured({content.VARIABLE: value})
 
 
+@pytest.mark.slow
 @each_row("capture", [None, "EVENT_ONLY"])
 async def test_nothing_that_was_said_is_in_a_trace_by_default(
     capture: str | None, monkeypatch: pytest.MonkeyPatch

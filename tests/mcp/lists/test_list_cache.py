@@ -98,6 +98,7 @@ async def test_a_change_made_by_a_call_is_known_when_the_call_returns(log: Path)
     assert Notice('server "faulty" changed its tools: 1 added (new_one)') in events
 
 
+@pytest.mark.slow
 async def test_a_storm_of_changes_is_read_a_few_times_only(log: Path) -> None:
     async with nothing_left(str(log)), ServerLink(config("list-changed-storm", log)) as toolset:
         await (await by_name(toolset))["trouble"].run({})
@@ -308,6 +309,7 @@ async def test_the_era_of_a_known_server_is_not_probed_again(log: Path, cache: L
     assert lines(log).count("life") == 3
 
 
+@pytest.mark.slow
 async def test_fifty_known_servers_cost_little_and_start_nothing(tmp_path: Path, cache: ListCache) -> None:
     schema = {"type": "object", "properties": {f"p{n}": {"type": "string", "description": "x" * 40} for n in range(6)}}
     configs = [ServerConfig(f"s{n}", command=sys.executable, args=(str(tmp_path / "never"), str(n))) for n in range(50)]

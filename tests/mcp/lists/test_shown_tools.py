@@ -167,6 +167,7 @@ async def test_t1_nothing_hidden_comes_through_any_door(attacks: list[tuple[str,
         assert [left for _, left in attacks if whole.count(on_one_line(left)) < 10] == []
 
 
+@pytest.mark.slow
 async def test_what_people_write_comes_through_unchanged_and_the_bytes_are_the_same_each_time(tmp_path: Path) -> None:
     text = "\n".join(LEGITIMATE.values())
     first, again = [bodies((await last_request(tmp_path, text))[0]) for _ in range(2)]
@@ -179,6 +180,7 @@ async def test_what_people_write_comes_through_unchanged_and_the_bytes_are_the_s
 # -- the envelope -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each_row("text", FORGED)
 async def test_no_result_passes_for_words_of_ours_where_results_are_words(text: str, tmp_path: Path) -> None:
     request, _ = await last_request(tmp_path, text)

@@ -7,6 +7,7 @@ import time
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
@@ -47,6 +48,7 @@ def test_any_bytes_read_the_same_however_they_are_cut(data: bytes, places: list[
     assert read(cut(data, places)) == read([data])
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(ANSWERS, max_size=4), st.lists(st.integers(0, 1000), max_size=8), st.booleans())
 def test_messages_survive_any_cut(answers: list[dict[str, Any]], places: list[int], crlf: bool) -> None:

@@ -285,6 +285,7 @@ async def test_a_second_page_that_fails_leaves_the_first(tmp_path: Path) -> None
         await at_once(list_tools, wrong)
 
 
+@pytest.mark.slow
 async def test_no_more_tools_than_the_limit(log: Path) -> None:
     async with connected("list-huge", log) as server:
         assert len(server.tools) == MAX_TOOLS

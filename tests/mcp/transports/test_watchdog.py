@@ -427,6 +427,7 @@ async def test_one_keeper_watches_all_servers_and_stays_for_the_next(tmp_path: P
             assert keepers() == [keeper]
 
 
+@pytest.mark.slow
 @posix_only
 def test_the_keeper_ends_with_a_program_that_closed_its_servers(tmp_path: Path) -> None:
     """It is waited for, and nothing is reported about it."""

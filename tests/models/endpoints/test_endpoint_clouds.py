@@ -186,6 +186,7 @@ def names() -> list[str]:
     return [name for name, (cloud, _) in MODELS.items() if has_botocore or "bedrock" not in cloud]
 
 
+@pytest.mark.slow
 async def test_a_conversation_with_discovery_passes_every_cloud_and_gateway() -> None:
     wrong: list[str] = []
     for name in names():

@@ -7,6 +7,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import pytest
+
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.base import discovery_note
 from mcpagent.models.capabilities import Capabilities
@@ -92,6 +94,7 @@ async def test_a_call_through_the_proxy_is_a_call_of_the_tool_and_goes_back_as_i
     assert after[history][: len(sent)] == sent
 
 
+@pytest.mark.slow
 @each_row("protocol", list(models()))
 def test_no_life_rewrites_the_beginning_more_than_twice(protocol: str) -> None:
     model = models()[protocol]

@@ -235,6 +235,7 @@ async def test_b32_an_unknown_tool_is_told_with_what_was_meant() -> None:
     assert 'There is no tool "zzz"' in unknown
 
 
+@pytest.mark.slow
 async def test_b33_a_query_that_cannot_be_searched_is_told() -> None:
     empty, broken, evil, long = await refused(
         call("search_tools", "a", query=""),

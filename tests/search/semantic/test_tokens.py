@@ -40,6 +40,7 @@ def index_of(strategy: str, folder: Path | None = None, tools: list[ToolDefiniti
     return index
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(
     st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), max_size=12) | st.from_regex(r"[a-zA-Z_0-9-]{1,20}")

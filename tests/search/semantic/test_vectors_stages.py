@@ -107,6 +107,7 @@ def test_of_many_tools_only_those_of_the_session_are_embedded() -> None:
     assert not whole.are_few
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (static_model_folder() and has_multilingual_model()), reason="needs both models")
 def test_auto_loads_the_multilingual_encoder_only_for_what_words_find_weakly() -> None:
     program = """

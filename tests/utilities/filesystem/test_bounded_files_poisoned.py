@@ -111,6 +111,7 @@ def agent_of(cache: ListCache, replies: list[Any], *tools: Callable[..., Any]) -
     )
 
 
+@pytest.mark.slow
 def test_a_list_with_anything_in_any_place_is_read_or_counts_as_none(tmp_path: Path, listed: bytes) -> None:
     cache, document = cached(tmp_path, listed)
     path, read = cache.path(SERVER), 0
@@ -259,6 +260,7 @@ def test_learned_searches_of_any_kind_are_passed_over(row: tuple[Any, ...], tmp_
     assert favours(SearchHistory(path))[push] > 0
 
 
+@pytest.mark.slow
 def test_a_view_that_never_ends_is_ended(tmp_path: Path) -> None:
     path = tmp_path / "searches.sqlite3"
     with closing(sqlite3.connect(path)) as database, database:

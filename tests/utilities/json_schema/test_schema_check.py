@@ -193,6 +193,7 @@ def test_it_says_yes_and_no_as_jsonschema_does(schema: dict[str, Any], value: An
     assert (not found) == expected, json.dumps([schema, value, found])
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(_schemas, _values)
 @example({"properties": {"a": False}}, {"a": None})

@@ -378,6 +378,7 @@ async def outcome(name: str, arguments: Mapping[str, Any]) -> str:
     return ""
 
 
+@pytest.mark.slow
 @each_row("name", CALLS)
 async def test_what_a_parameter_does_not_take_is_told_by_its_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

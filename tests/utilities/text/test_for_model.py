@@ -195,6 +195,7 @@ def cpu_seconds(work: Callable[[], object], tries: int = 5) -> float:
     return min(taken)
 
 
+@pytest.mark.slow
 @each_row("piece", PIECES.values())
 def test_a_text_takes_time_in_its_length(piece: str) -> None:
     """What grows with the square of the length takes 400 times as long for a text 20 times as long."""

@@ -153,6 +153,7 @@ def test_an_address_or_a_name_before_a_secret_stays() -> None:
         assert LETTERS[:8] not in clean
 
 
+@pytest.mark.slow
 def test_a_key_in_a_stream_waits_for_its_end_at_each_cut() -> None:
     for keys in (*EXAMPLES.values(), *([text.replace("#", "")] for text in KEPT.values())):
         for key in keys:
@@ -232,6 +233,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 def test_no_text_takes_more_than_linear_time() -> None:
     slow = {}
     for name, text in HOSTILE.items():
