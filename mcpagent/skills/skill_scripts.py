@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from mcpagent.config import ServerConfig
 from mcpagent.permissions.trust.launches import child_environment
 from mcpagent.skills.skill_folders import Skill, SkillError
-from mcpagent.utilities.python.child_programs import ProgramOutput, run_program
+from mcpagent.utilities.processes.child_programs import ProgramOutput, run_program
 from mcpagent.utilities.text.safe_text import safe_line
 
 SECONDS = 300.0

@@ -38,8 +38,11 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     dumped,
     unheard,
 )
-from mcpagent.mcp.transports.child_watcher import wait_without_threads
-from mcpagent.mcp.transports.process_tree import (
+from mcpagent.mcp.transports.server_log import ServerLog
+from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
+from mcpagent.permissions.trust.launches import Launch, launch_of, start_error
+from mcpagent.utilities.processes.child_watcher import wait_without_threads
+from mcpagent.utilities.processes.process_tree import (
     Allocated,
     Process,
     allocated,
@@ -47,10 +50,7 @@ from mcpagent.mcp.transports.process_tree import (
     end_marked,
     kill_all,
 )
-from mcpagent.mcp.transports.server_log import ServerLog
-from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
-from mcpagent.mcp.transports.watchdog import KEEPER, MARK, ProcessGuard, ProcessMark
-from mcpagent.permissions.trust.launches import Launch, launch_of, start_error
+from mcpagent.utilities.processes.watchdog import KEEPER, ProcessGuard, ProcessMark
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 
@@ -290,10 +290,7 @@ class StdioTransport:
         self._stdin = new_stdin()
         mark = self._pipes.mark = self._guard.hold()
         self._before = allocated()
-        self._is_watched, marked = (
-            True,
-            {MARK: mark.variable},
-        )  # the first one: busybox's grep reads no further
+        self._is_watched = True
         try:
             await asyncio.sleep(
                 0
@@ -302,9 +299,11 @@ class StdioTransport:
             await _made(
                 asyncio.get_running_loop().subprocess_exec(
                     lambda: self._pipes,
-                    *mark.command(launch),
+                    *mark.command(
+                        (launch.program, *launch.arguments), launch.environment
+                    ),
                     stdin=self._stdin.child_end,
-                    env=marked | dict(launch.environment) | marked,
+                    env=mark.environment(launch.environment),
                     cwd=launch.folder or None,
                     start_new_session=sys.platform != "win32",
                 )
@@ -319,7 +318,7 @@ class StdioTransport:
                 self._stdin.close()
                 await self._watched_no_more()
         if sys.platform == "win32":
-            from mcpagent.mcp.transports.watchdog import job_of
+            from mcpagent.utilities.processes.watchdog import job_of
 
             assert self.pid is not None
             self._end_job = job_of(self.pid)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from mcpagent.mcp.transports.watchdog import KEEPER_LIMIT, MARK, ProcessMark
+from mcpagent.utilities.processes.watchdog import KEEPER_LIMIT, MARK, ProcessMark
 
 _MOST_PROCESSES = 1_000
 _MOST_TURNS, _EMPTY_TURNS, _TURN_SECONDS = 40, 4, 0.005
