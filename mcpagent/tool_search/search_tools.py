@@ -592,9 +592,8 @@ def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
     if isinstance(names, str):
         return names
     outcome = session.add(names)
-    further = [
-        name for added in outcome.added for name in session.known[added].companions
-    ]
+    keys = [key for added in outcome.added for key in session.known[added].companions]
+    further = [session.names[key] for key in keys if key in session.names]
     if further:
         return session.add([*names, *further])
     return outcome
