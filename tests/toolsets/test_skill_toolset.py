@@ -275,7 +275,7 @@ async def test_instructions_name_the_tools_that_the_model_has(tmp_path: Path) ->
         return text
 
     model = ScriptedModel([ToolCall("add", "add_tool", {"tool_names": ["skills__pdf-forms"]}), "Done."])
-    tools = [
+    tools: list[Any] = [
         Tool(ToolDefinition("pdf-forms", "Another tool", {}), _nothing),
         run_skill_script,
         skills_toolset(tmp_path),
