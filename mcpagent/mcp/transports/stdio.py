@@ -46,9 +46,12 @@ from mcpagent.utilities.processes.process_tree import (
     Allocated,
     Process,
     allocated,
+    command_of,
     descendants,
     end_marked,
     kill_all,
+    session_of,
+    with_mark,
 )
 from mcpagent.utilities.processes.watchdog import KEEPER, ProcessGuard, ProcessMark
 from mcpagent.utilities.text.safe_text import safe_line
@@ -224,6 +227,7 @@ class StdioTransport:
         self._started: tuple[Process, ...] = ()
         self._before: Allocated | None = None
         self._guard = KEEPER
+        self.keeps_running = config.keeps_running
         if config.keeps_running:
             self._guard = ProcessGuard()
         self._may_leave_processes = False
@@ -258,6 +262,19 @@ class StdioTransport:
     def has_read(self, request_id: RequestId | None = None) -> bool:
         """Return whether the server may have read a request, or any byte; False if it certainly has not."""
         return self._stdin is not None and self._stdin.has_read(request_id)
+
+    def daemons(self) -> tuple[str, ...]:
+        """Return the commands of the daemons that a close would end: processes in other sessions than the server's.
+
+        Call it in a thread.
+        """
+        mark, pid = self._pipes.mark, self.pid
+        if self.keeps_running or mark is None or pid is None:
+            return ()
+        found = [one.pid for one in with_mark(mark, self._before)]
+        return tuple(
+            command_of(one) for one in found if session_of(one) not in (None, pid)
+        )
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
         """Return the last lines of the server's standard error, printable."""
@@ -351,7 +368,7 @@ class StdioTransport:
         self._stopping = self.died is None
         try:
             has_exited = await self._stop()
-            keeps = self._config.keeps_running and self._stopping
+            keeps = self.keeps_running and self._stopping
             self._may_leave_processes = keeps and has_exited
         finally:
             if not self._may_leave_processes:

@@ -193,6 +193,19 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for file in files for child in (file or b"").split()]
 
 
+def session_of(pid: int) -> int | None:
+    """Return the session of a process, which is the PID of the process that began it; None if it has ended."""
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return None
+
+
+def command_of(pid: int) -> str:
+    """Return the words of a process, as it wrote them; "" if it has ended."""
+    words = (_contents(f"/proc/{pid}/cmdline") or b"").split(b"\0")
+    return " ".join(os.fsdecode(word) for word in words if word)
+
+
 def _is_keeper(pid: int) -> bool:
     limits = _contents(f"/proc/{pid}/limits")
     return limits is not None and f" {KEEPER_LIMIT} ".encode() in limits
