@@ -50,7 +50,7 @@ from mcpagent.utilities.processes.process_tree import (
     descendants,
     end_marked,
     kill_all,
-    session_of,
+    session_id_of,
     with_mark,
 )
 from mcpagent.utilities.processes.watchdog import KEEPER, ProcessGuard, ProcessMark
@@ -273,7 +273,7 @@ class StdioTransport:
             return ()
         found = [one.pid for one in with_mark(mark, self._before)]
         return tuple(
-            command_of(one) for one in found if session_of(one) not in (None, pid)
+            command_of(one) for one in found if session_id_of(one) not in (None, pid)
         )
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:

@@ -193,7 +193,7 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for file in files for child in (file or b"").split()]
 
 
-def session_of(pid: int) -> int | None:
+def session_id_of(pid: int) -> int | None:
     """Return the session of a process, which is the PID of the process that began it; None if it has ended."""
     with contextlib.suppress(OSError):
         return os.getsid(pid)
