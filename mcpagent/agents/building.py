@@ -25,7 +25,7 @@ from mcpagent.toolsets.definition import (
     expect_model,
     wrapped_by,
 )
-from mcpagent.toolsets.skill_toolset import skills_toolset
+from mcpagent.toolsets.skill_toolset import skills_toolset, with_joined_skills
 from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
 from mcpagent.utilities.python.argument_checks import (
     expect,
@@ -83,7 +83,7 @@ def runtime_of(
         _search_of(tool_search, with_tool_search_mode, code_mode),
         tuple(pre_discovered_tools),
         options,
-        sources_of(own, mcp_config, options.servers, rules),
+        sources_of(with_joined_skills(own), mcp_config, options.servers, rules),
         provider_tools=hosted,
         code_mode=CodeMode() if code_mode is True else code_mode or None,
     )

@@ -409,6 +409,14 @@ class McpServers:
         if before:
             self._on_changed(link, difference(server, before, ()))
 
+    async def daemons(self, server: str) -> tuple[str, ...]:
+        """Return the commands of the daemons that closing the server would end. Raises `InputError`."""
+        return await self._configured(server).daemons()
+
+    def keep_daemons(self, server: str) -> None:
+        """Let the daemons of a server outlive its next close, as with `keeps_running`. Raises `InputError`."""
+        self._configured(server).keep_daemons()
+
     def _configured(self, server: str) -> ServerLink:
         link = self._links.get(server)
         if link is not None:

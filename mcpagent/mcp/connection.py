@@ -172,6 +172,17 @@ class McpConnection:
             self._owner.cancel()
             await asyncio.wait({self._owner}, timeout=2.0)
 
+    async def daemons(self) -> tuple[str, ...]:
+        """Return the commands of the daemons that closing the server would end."""
+        if self._stdio is None or not self.usable:
+            return ()
+        return await asyncio.to_thread(self._stdio.daemons)
+
+    def keep_daemons(self) -> None:
+        """Let the daemons of the server outlive its close."""
+        if self._stdio is not None:
+            self._stdio.keeps_running = True
+
     @property
     def usable(self) -> bool:
         """True if requests can be sent: it is open and has not ended."""

@@ -252,6 +252,18 @@ class ServerLink:
             await asyncio.gather(self._refreshing, return_exceptions=True)
         self._news.close()
 
+    async def daemons(self) -> tuple[str, ...]:
+        """Return the commands of the daemons that closing the server would end; none if it does not run."""
+        connection = self._life.connection
+        if connection is None:
+            return ()
+        return await connection.daemons()
+
+    def keep_daemons(self) -> None:
+        """Let the daemons of the running server outlive its close, as with `keeps_running`."""
+        if (connection := self._life.connection) is not None:
+            connection.keep_daemons()
+
     async def restart(self) -> None:
         """Close the connection, if there is one, open a new one, and read the server's lists again.
 

@@ -76,6 +76,9 @@ INTERNAL_ERROR = -32603
 _WORD = re.compile(r"[\w-]+|[^\x00-\x7f]")
 """A symbol, such as a check mark, counts as a word."""
 
+_WRITTEN_ID = re.compile(r"0|-?[1-9][0-9]{0,18}")
+"""A whole number as JSON writes it."""
+
 _LONGEST_SAID = 300
 """The most bytes of a body that can be only about the session."""
 
@@ -147,6 +150,14 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
     return ("refused" if is_turned_away else "unknown"), remedy
 
 
+def request_key(request_id: RequestId) -> RequestId:
+    """Return an ID for comparison: 7 and "7" are the same, but "07", " 7" and other digits name no request of ours."""
+    is_number = isinstance(request_id, str) and _WRITTEN_ID.fullmatch(request_id)
+    if is_number:
+        return int(request_id)
+    return request_id
+
+
 def whose_answer(
     answer_id: RequestId | None, request_id: RequestId | None
 ) -> Literal["own", "another's", "nobody's"]:
@@ -155,12 +166,10 @@ def whose_answer(
     7 and "7" are the same. The client's requests have whole numbers as IDs, so null or "server-error" belongs to no
     request.
     """
-    from mcpagent.mcp.sdk import coerce_request_id
-
     if answer_id is None:
         return "nobody's"
-    coerced = coerce_request_id(answer_id)
-    if request_id is not None and coerced == coerce_request_id(request_id):
+    coerced = request_key(answer_id)
+    if request_id is not None and coerced == request_key(request_id):
         return "own"
     if isinstance(coerced, int):
         return "another's"

@@ -32,7 +32,6 @@ from mcp.shared.dispatcher import (
     OnRequest,
     ProgressFnT,
     as_request_id,
-    coerce_request_id,
     run_notify_intercept,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -67,7 +66,6 @@ __all__ = [
     "as_request_id",
     "build_oauth_authorization_server_metadata_discovery_urls",
     "build_protected_resource_metadata_discovery_urls",
-    "coerce_request_id",
     "extract_scope_from_www_auth",
     "issuers_match",
     "listen",

@@ -20,9 +20,10 @@ from mcp import ClientSession, MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpagent.mcp.callbacks import answers_to
+from mcpagent.mcp.outcomes import request_key
 from mcpagent.mcp.pending_requests import RawResult
 from mcpagent.mcp.request_failures import TaskError, failure_of
-from mcpagent.mcp.sdk import ProgressFnT, as_request_id, coerce_request_id
+from mcpagent.mcp.sdk import ProgressFnT, as_request_id
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
 from mcpagent.mcp.transports.open_requests import number
 from mcpagent.mcp.transports.result_repairs import repair_result
@@ -180,7 +181,7 @@ class FollowedTask:
         self, result: Raw, tool: str, peer: TaskServer, heard: ProgressFnT
     ) -> None:
         handle = result[HANDLE]
-        self.token: types.RequestId = coerce_request_id(handle["token"])
+        self.token: types.RequestId = request_key(handle["token"])
         self._is_extension: bool = handle["is_extension"]
         self._task = TaskState.read(handle["task"])
         self._tool = safe_line(tool, 60)
@@ -201,7 +202,7 @@ class FollowedTask:
                 self._news.set()
             return is_mine
         token = as_request_id(params.get("progressToken"))
-        if token is None or coerce_request_id(token) != self.token:
+        if token is None or request_key(token) != self.token:
             return False
         if (done := number(params.get("progress"))) is not None:
             self._steps = done

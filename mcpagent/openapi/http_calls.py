@@ -163,7 +163,7 @@ def _flat(value: Any) -> list[str]:
 
 def _in_path(parameter: Parameter, value: Any) -> str:
     def write(text: str) -> str:
-        return _quoted(text, reserved=parameter.allow_reserved)
+        return _quoted(text, reserved=parameter.allow_reserved).replace("?", "%3F")
 
     if parameter.media_type:
         value = json.dumps(value)

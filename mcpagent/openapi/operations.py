@@ -316,8 +316,8 @@ class _OperationReader:
             description=_text(value.get("description")),
             style=style,
             explode=explode,
-            allow_reserved=value.get("allowReserved") is True
-            or value.get("x-multi-segment") is True,
+            allow_reserved=(position == "query" and value.get("allowReserved") is True)
+            or (position == "path" and value.get("x-multi-segment") is True),
             media_type=media_type,
         )
 

@@ -16,7 +16,8 @@ MAX_PAGES = 10
 MAX_PAGED_BYTES = 2_000_000
 """No further page is requested beyond this size."""
 
-_LINK = re.compile(r'<([^<>]{1,4000})>((?:\s*;\s*[^;,"=]+(?:=(?:"[^"]*"|[^;,"]*))?)*)')
+_LINK = re.compile(r'<([^<>]{1,4000})>((?:\s*;\s*[^;,"=]+(?:=\s*(?:"[^"]*"|[^;,"]*))?)*)')
+_ATTRIBUTE = re.compile(r';\s*([^;,"=\s]+)\s*(?:=\s*(?:"([^"]*)"|([^;,"]*)))?')
 _PAGED = re.compile(
     r"page|cursor|offset|start|after|before|token|marker|skip|continuation",
     re.IGNORECASE,
@@ -50,11 +51,19 @@ def chooses_page(tool: ApiTool, arguments: Mapping[str, Any]) -> bool:
 def next_url(answer: HttpAnswer) -> str:
     """Return the address of the next page from the `Link` header, "" without one at the same origin."""
     for target, attributes in _LINK.findall(answer.headers.get("link", "")[:20_000]):
-        if re.search(r'\brel="?[^";]*\bnext\b', attributes):
+        if "next" in _relations(attributes):
             url = urljoin(answer.url, str(target))
             if origin(url) == origin(answer.url):
                 return url
     return ""
+
+
+def _relations(attributes: str) -> list[str]:
+    """Return the relation types of a link: those of its first `rel`."""
+    for name, quoted, plain in _ATTRIBUTE.findall(attributes):
+        if name.lower() == "rel":
+            return str(quoted or plain).lower().split()
+    return []
 
 
 def next_cursor(tool: ApiTool, value: Any) -> tuple[str, str] | None:

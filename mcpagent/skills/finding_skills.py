@@ -18,6 +18,7 @@ from mcpagent.skills.skill_folders import (
     SkillError,
     read_skill,
 )
+from mcpagent.skills.skill_scripts import scripts_of
 from mcpagent.utilities.filesystem.bounded_files import is_nobody_elses
 from mcpagent.utilities.filesystem.user_folders import project_folders
 from mcpagent.utilities.text.safe_text import safe_line
@@ -130,7 +131,6 @@ def describe_skill(skill: Skill) -> Description:
         Fact("tells the model", skill.description),
         Fact("has", f"{len(skill.files)} files, SHA-256 {skill.digest}"),
     ]
-    scripts = [path for path in skill.files if path.startswith("scripts/")]
-    if scripts:
+    if scripts := scripts_of(skill):
         facts.append(Fact("has scripts, each run asked about", ", ".join(scripts)))
     return Description(skill.name, real_place(file), file, tuple(facts), "skill")

@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.filesystem.bounded_files import FileTooLargeError, read_bounded
-from mcpagent.utilities.text.front_matter import bounded_loader, split_front_matter
-from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.front_matter import bounded_yaml, split_front_matter
+from mcpagent.utilities.text.safe_text import safe_line, with_codes
 
 Scope: TypeAlias = Literal["given", "user", "project"]
 """Who named the folder: the program, the user's own folder, or a project, whose skills need consent."""
@@ -27,6 +27,9 @@ Scope: TypeAlias = Literal["given", "user", "project"]
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 100_000
 """Of a `SKILL.md`: some 25,000 tokens, five times what the specification recommends."""
+
+MAX_FRONT_MATTER = 8_000
+"""Characters of the YAML: reading it takes a tenth of a second, before anybody agreed to the skill."""
 
 MAX_FILES, MAX_BYTES = 1_000, 20_000_000
 """Of all files of a skill."""
@@ -138,6 +141,16 @@ def read_skill(
     )
 
 
+def require_unchanged(skill: Skill) -> None:
+    """Raise `SkillError` if a file of the skill changed, is gone or is new since the skill was read."""
+    now, _ = _listed_files(skill.folder, FileLimits())
+    changed = sorted(path for path, _ in now.items() ^ skill.files.items())
+    if changed:
+        raise SkillError(
+            f'skill "{skill.name}": {safe_line(changed[0], 100)} changed since the skill was read; start again'
+        )
+
+
 def _parts(data: bytes, shown: str) -> tuple[dict[str, Any], str]:
     """Return the fields and the Markdown of a `SKILL.md`. Raises `SkillError`."""
     import yaml
@@ -152,10 +165,14 @@ def _parts(data: bytes, shown: str) -> tuple[dict[str, Any], str]:
         raise SkillError(
             f"{shown}: {SKILL_FILE} has no front matter; begin it with a line ---, name and description, and a line ---"
         )
+    if len(split[0]) > MAX_FRONT_MATTER:
+        raise SkillError(
+            f"{shown}: the front matter has {len(split[0]):,} characters; leave at most {MAX_FRONT_MATTER:,}"
+        )
     try:
-        fields = yaml.load(split[0], Loader=bounded_loader())  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = getattr(error, "problem", None) or type(error).__name__
+        fields = bounded_yaml(split[0], numbers=False)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or str(error)
         raise SkillError(
             f"{shown}: the front matter is not YAML: {safe_line(problem, 120)}"
         ) from None
@@ -227,34 +244,50 @@ def _listed_files(folder: Path, most: FileLimits) -> tuple[dict[str, str], int]:
     Raises `SkillError`, also for a link out of the folder.
     """
     shown = safe_line(str(folder), 200)
-    paths = list(islice(_paths(folder), most.files + 1))
+    try:
+        paths = sorted(islice(_paths(folder), most.files + 1))
+        files = [path for path in paths if not path.endswith("/")]
+        size = sum(os.lstat(folder / path).st_size for path in files)
+    except OSError as error:
+        raise SkillError(
+            f"{shown}: cannot be listed: {error.strerror or type(error).__name__}"
+        ) from None
     if len(paths) > most.files:
-        raise SkillError(f"{shown}: has more than {most.files:,} files; leave some out")
-    odd = [path for path in paths if not path.isprintable()]
+        raise SkillError(
+            f"{shown}: has more than {most.files:,} files and folders; leave some out"
+        )
+    odd = [path for path in paths if with_codes(path, "") != path]
     if odd:
         raise SkillError(
-            f"{shown}: the file name {safe_line(repr(odd[0]), 100)} cannot be shown; rename it"
+            f"{shown}: the file name '{with_codes(odd[0], '')[:100]}' cannot be shown; rename it"
         )
-    size = sum(os.lstat(folder / path).st_size for path in paths)
     if size > most.bytes:
         raise SkillError(
             f"{shown}: its files have more than {most.bytes / 1_000_000:.1f} MB; leave some out"
         )
     digests: dict[str, str] = {}
-    for path in paths:
+    for path in files:
         content = _content(folder, path)
         digests[path] = hashlib.sha256(content).hexdigest()
     return digests, size
 
 
 def _paths(folder: Path) -> Iterator[str]:
-    """Yield the path of each file in order; a link to a folder counts as a file, which cannot be read."""
-    for place, folders, files in os.walk(folder):
-        within = Path(place).relative_to(folder)
-        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
-        folders[:] = sorted(set(folders) - set(links) - _LEFT_OUT)
-        for name in sorted((*files, *links)):
-            yield (within / name).as_posix()
+    """Yield the path of each file, and of each folder with a slash at its end.
+
+    A link to a folder counts as a file, which cannot be read.
+    """
+    left = [""]
+    while left:
+        within = left.pop()
+        with os.scandir(folder / within) as entries:
+            for entry in entries:
+                path = within + entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    yield path
+                elif entry.name not in _LEFT_OUT:
+                    left.append(f"{path}/")
+                    yield f"{path}/"
 
 
 def _content(folder: Path, path: str) -> bytes:

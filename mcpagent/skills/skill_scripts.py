@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
@@ -10,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from mcpagent.config import ServerConfig
 from mcpagent.permissions.trust.launches import child_environment
-from mcpagent.skills.skill_folders import Skill, SkillError
-from mcpagent.utilities.python.child_programs import ProgramOutput, run_program
+from mcpagent.skills.skill_folders import Skill, SkillError, require_unchanged
+from mcpagent.utilities.processes.child_programs import ProgramOutput, run_program
 from mcpagent.utilities.text.safe_text import safe_line
 
 SECONDS = 300.0
@@ -27,17 +28,27 @@ _INTERPRETERS: Mapping[str, str] = {
 }
 
 
+def scripts_of(skill: Skill) -> tuple[str, ...]:
+    """Return the files that can be run: those with an interpreter, and all in folders named `scripts`."""
+    return tuple(
+        path
+        for path in skill.files
+        if PurePosixPath(path).suffix in _INTERPRETERS
+        or "scripts" in PurePosixPath(path).parts[:-1]
+    )
+
+
 def script_words(skill: Skill, script: str, arguments: Sequence[str]) -> list[str]:
     """Return the program and arguments that run a script. Raises `SkillError` if it is none, or has changed."""
     skill.content(script)
     path = str(skill.folder / script)
     interpreter = _INTERPRETERS.get(PurePosixPath(script).suffix)
     if interpreter is None:
-        if not os.access(path, os.X_OK):
+        if script not in scripts_of(skill) or not os.access(path, os.X_OK):
             known = ", ".join(sorted(_INTERPRETERS))
             raise SkillError(
                 f'skill "{skill.name}": {safe_line(script, 100)} is no script: it ends in none of {known}, '
-                "and is not executable"
+                "and is no executable in a folder scripts"
             )
         return [path, *arguments]
     program = shutil.which(interpreter)
@@ -55,7 +66,11 @@ async def run_script(
     folder: Path,
     environ: Mapping[str, str],
 ) -> ProgramOutput:
-    """Run the script in the working folder. Raises `SkillError` if it cannot run."""
+    """Run the script in the working folder. Raises `SkillError` if it cannot run.
+
+    Scripts import and read other files of their skill, so all must be unchanged.
+    """
+    await asyncio.to_thread(require_unchanged, skill)
     words = script_words(skill, script, arguments)
     # Python neither writes nor reads compiled files next to the script: they are not part of what was agreed to.
     environment = child_environment(ServerConfig(skill.name), environ) | {

@@ -21,6 +21,7 @@ from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED, selected
 from mcpagent.search.words import name_key
 from mcpagent.tool_search.name_patterns import is_glob, names_that_fit
 from mcpagent.tool_search.session_tools import AddOutcome, SessionTools
+from mcpagent.utilities.text.for_model import fenced, spelled
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, ToolsSearched
 from mcpagent.values.messages import (
@@ -44,6 +45,9 @@ MAX_RESULTS = 20
 MAX_OFFSET = 1_000
 RESULTS_PER_QUERY = 3
 """Where several are searched at once, as far as `MAX_RESULTS` goes."""
+
+MAX_INSTRUCTIONS = 100_000
+"""Characters of a prompt that `add_tool` returns, as many as a skill may have; compaction never removes them."""
 
 MAX_PROMPTS = 3
 """Prompts of servers among the results of a search."""
@@ -201,8 +205,9 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
         answer["tools"] += prompts
         answer["found"] += len(prompts)
         told = answer["message"] if result.matches else ""
+        adding = "" if loads else "loaded with add_tool like tools, or "
         answer["message"] = (
-            f'{told} Prompts are read with {reader.name}, as their "call" shows.'.strip()
+            f'{told} Prompts are {adding}read with {reader.name}, as their "call" shows.'.strip()
         )
     shown_query = (query if isinstance(query, str) else ", ".join(query[:MAX_QUERIES]))[
         :MAX_QUERY
@@ -243,15 +248,16 @@ async def _prompts(
         if match.odds == "weak":
             continue
         prompt = match.tool
-        values = dict.fromkeys(prompt.parameters["properties"], "...")
-        call = {"server": prompt.server, "name": prompt.original_name}
+        name = prompt.name
+        if session.options.load == "search":  # there is no add_tool
+            name = reader.name
         shown.append(
             {
-                "name": reader.name,
+                "name": name,
                 "match": match.odds,
                 "kind": "prompt",
                 "description": first_sentences(prompt.description, 200),
-                "call": {**call, "arguments": values} if values else call,
+                "call": prompt_call(prompt),
                 **({"loaded": True} if reader.name in offered else {}),
             }
         )
@@ -545,33 +551,85 @@ def _names(arguments: dict[str, Any]) -> list[str] | str:
 
 
 async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
-    names = _names(arguments)
-    if isinstance(names, str):
-        return ToolOutput.of_text(names, error="invalid_arguments")
-    outcome = await asyncio.to_thread(
-        _outcome, session, names
-    )  # near names may need all to be indexed first
+    asked = _names(arguments)
+    if isinstance(asked, str):
+        return ToolOutput.of_text(asked, error="invalid_arguments")
+    outcome = await _outcome_for(session, asked)
     if isinstance(outcome, AddOutcome) and outcome.not_found:
         before = session.listing
         await session.settle()
         if session.listing is not before:
-            outcome = await asyncio.to_thread(_outcome, session, names)
+            outcome = await _outcome_for(session, asked)
     if isinstance(outcome, str):
         return ToolOutput.of_text(outcome, error="invalid_arguments")
     if len(session.fitting(outcome.added, outcome.added)) < len(outcome.added):
         room = session.room(outcome.added).words()
         text = f"The model takes {room} more and no more; add fewer, or answer with what is loaded."
         return ToolOutput.of_text(text, error="invalid_arguments")
-    change = ToolsChanged(added=session.definitions(outcome.added))
     error: ToolErrorKind | None = (
         None if outcome.added or outcome.already else "unknown_tool"
     )
     told = _add_message(outcome) + (_connecting(session) if outcome.not_found else "")
-    if not outcome.added:
-        return ToolOutput((Text(told),), error)
     read = await _instructions(session, outcome.added)
+    read += [
+        await _prompt_text(session, reader, prompt)
+        for reader, prompt in _prompts_named(session, asked).values()
+    ]
     content = (Text(told), *(part for output in read for part in output.content))
-    return ToolOutput(content, error, (change, Pinned()) if read else (change,))
+    changes: list[ToolsChanged | Pinned] = []
+    if outcome.added:
+        changes.append(ToolsChanged(added=session.definitions(outcome.added)))
+    if any(output.error is None for output in read):
+        changes.append(Pinned())
+    return ToolOutput(content, error, tuple(changes))
+
+
+def _prompts_named(
+    session: SessionTools, names: Iterable[str]
+) -> dict[str, tuple[Tool, ToolDefinition]]:
+    """Return the prompts of servers with these names, each with the tool that reads it. No tool has a name with "/"."""
+    wanted = {name for name in names if session.find(name) is None}
+    return {
+        prompt.name: (reader, prompt)
+        for reader in session.known.values()
+        for prompt in reader.leads_to
+        if prompt.name in wanted
+    }
+
+
+async def _prompt_text(
+    session: SessionTools, reader: Tool, prompt: ToolDefinition
+) -> ToolOutput:
+    """Return a prompt as instructions; how to read it if it has arguments, is too long, or the rules ask about it."""
+    call = prompt_call(prompt)
+    known = ToolOutput.of_text(
+        f"Read the prompt {spelled(prompt.name)} with {reader.name}({json.dumps(call, ensure_ascii=False)}).",
+        error="invalid_arguments",
+    )
+    arguments = {key: call[key] for key in ("server", "name")}
+    if prompt.parameters["required"] or not session.instructs(reader, arguments):
+        return known
+    output = await reader.run(arguments)
+    texts = [part.text for part in output.content if isinstance(part, Text)]
+    if output.error is None and sum(map(len, texts)) > MAX_INSTRUCTIONS:
+        return known
+    label = f'Instructions of the prompt "{spelled(prompt.name)}"'
+    if output.error is not None:
+        label = f'The prompt "{spelled(prompt.name)}" cannot be read'
+    content = [
+        Text(fenced(part.text, label)) if isinstance(part, Text) else part
+        for part in output.content
+    ]
+    return replace(output, content=tuple(content))
+
+
+def prompt_call(prompt: ToolDefinition) -> dict[str, Any]:
+    """Return the arguments of the call that reads a prompt, with "..." for each value."""
+    values = dict.fromkeys(prompt.parameters["properties"], "...")
+    call: dict[str, Any] = {"server": prompt.server, "name": prompt.original_name}
+    if values:
+        return {**call, "arguments": values}
+    return call
 
 
 async def _instructions(
@@ -581,9 +639,17 @@ async def _instructions(
     skills = [
         tool
         for name in names
-        if (tool := session.known[name]).instructs and session.instructs(tool)
+        if (tool := session.known[name]).instructs and session.instructs(tool, {})
     ]
     return [await skill.run({}) for skill in skills]
+
+
+async def _outcome_for(session: SessionTools, asked: Sequence[str]) -> AddOutcome | str:
+    """Return the outcome of adding tools by name, and for prompts of servers the tools that read them."""
+    prompts = _prompts_named(session, asked)
+    names = [prompts[name][0].name if name in prompts else name for name in asked]
+    # In a thread: near names may need all to be indexed first.
+    return await asyncio.to_thread(_outcome, session, list(dict.fromkeys(names)))
 
 
 def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
@@ -592,9 +658,8 @@ def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
     if isinstance(names, str):
         return names
     outcome = session.add(names)
-    further = [
-        name for added in outcome.added for name in session.known[added].companions
-    ]
+    keys = [key for added in outcome.added for key in session.known[added].companions]
+    further = [session.names[key] for key in keys if key in session.names]
     if further:
         return session.add([*names, *further])
     return outcome

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import is_
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mcpagent.errors import ConfigError
 from mcpagent.history.conversation import Conversation, Discovery
@@ -96,7 +96,7 @@ class SessionTools:
     left to the provider stay so. `search_cost` returns the cost of a search with the model, in cached input tokens,
     when "auto" needs it, and `limits` the limits of the model; `too_many` reports if these are why tools are hidden.
     `settle` waits a bounded time for servers that are connecting, and their tools are known then. `instructs` returns
-    whether the rules let `add_tool` return the instructions of a skill. `virtual` tools are
+    whether the rules let `add_tool` return the instructions of such a call. `virtual` tools are
     the runtime's own, offered first; those in `later` are offered once the history has added them, and the tool budget
     never drops them. `told_unchecked` has the tools announced as unchecked: their arguments are not validated.
     `searching`, and the names of known tools, never change once the conversation has begun.
@@ -113,7 +113,9 @@ class SessionTools:
         search_cost: Callable[[], float | None] = lambda: None,
         limits: Callable[[], ToolLimits] = ToolLimits,
         settle: Callable[[], Awaitable[None]] = _nothing,
-        instructs: Callable[[Tool], bool] = lambda _tool: True,
+        instructs: Callable[[Tool, dict[str, Any]], bool] = lambda _tool, _arguments: (
+            True
+        ),
     ) -> None:
         self._limits = limits
         self.settle = settle

@@ -16,9 +16,16 @@ from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
 from mcpagent.permissions.decision import entry_rules
 from mcpagent.run.validation import verdict_beside
+from mcpagent.tool_search.search_tools import MAX_INSTRUCTIONS
 from mcpagent.utilities.text.for_model import line_for_model, spelled
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinition
+from mcpagent.values.messages import (
+    Pinned,
+    PromptRequest,
+    ResourceRequest,
+    Text,
+    ToolDefinition,
+)
 from mcpagent.values.tools import Tool, ToolOutput
 
 _NAME = 1_280
@@ -64,7 +71,7 @@ def _searchable(toolsets: Mapping[str, ServerLink]) -> tuple[ToolDefinition, ...
     """Return the prompts of the servers as definitions that a search can rank."""
     return tuple(
         ToolDefinition(
-            f"{server}/{prompt.name[:_NAME]}",
+            f"{server}/{spelled(prompt.name[:_NAME])}",
             line_for_model(prompt.description, 400),
             {
                 "type": "object",
@@ -188,7 +195,12 @@ async def _prompt(toolset: ServerLink, arguments: dict[str, Any]) -> ToolOutput:
         needed = ", ".join(safe_line(spelled(name), 60) for name in missing)
         text = f'prompt "{safe_line(spelled(prompt.name), 60)}" needs {needed}; give them in "arguments"'
         return ToolOutput.of_text(text, error="invalid_arguments")
-    return await get_prompt(toolset, prompt.name, values)
+    output = await get_prompt(toolset, prompt.name, values)
+    texts = [part.text for part in output.content if isinstance(part, Text)]
+    if output.error is None and sum(map(len, texts)) <= MAX_INSTRUCTIONS:
+        # Instructions, like those of a skill: compaction keeps them.
+        return replace(output, changes=(*output.changes, Pinned()))
+    return output
 
 
 def _meant_uri(toolset: ServerLink, uri: str) -> tuple[str, bool]:

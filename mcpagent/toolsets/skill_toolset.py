@@ -15,9 +15,11 @@ from typing import Any
 
 from mcpagent.errors import InputError
 from mcpagent.history.intake.files import content_of_bytes
+from mcpagent.run.agent_run import current_run
 from mcpagent.skills.finding_skills import find_skills, first_of_each_name
 from mcpagent.skills.skill_folders import SKILL_FILE, Skill, SkillError
-from mcpagent.skills.skill_scripts import run_script, script_words
+from mcpagent.skills.skill_scripts import run_script, script_words, scripts_of
+from mcpagent.toolsets.sources import AnyTools
 from mcpagent.toolsets.unmatched_names import Known
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.for_model import fenced, for_model, line_for_model, spelled
@@ -106,9 +108,20 @@ def skills_toolset(*folders: str | Path) -> SkillsToolset:
     return SkillsToolset([Path(folder).expanduser().absolute() for folder in folders])
 
 
+def with_joined_skills(sources: Sequence[AnyTools]) -> list[AnyTools]:
+    """Return the sources with all toolsets of skills as one, the last: they share the tool that runs scripts."""
+    toolsets = [one for one in sources if isinstance(one, SkillsToolset)]
+    if len(toolsets) < 2:
+        return list(sources)
+    folders = [folder for one in toolsets for folder in one._folders]
+    skills = [skill for one in toolsets for skill in one._skills]
+    others = [one for one in sources if not isinstance(one, SkillsToolset)]
+    return [*others, SkillsToolset(folders, skills)]
+
+
 def skill_tools(skills: Sequence[Skill]) -> list[Tool]:
     """Return the tools of these skills, whose names differ."""
-    with_scripts = {skill.name: skill for skill in skills if has_scripts(skill)}
+    with_scripts = {skill.name: skill for skill in skills if scripts_of(skill)}
     tools = [
         _skill_tool(skill, has_runner=skill.name in with_scripts) for skill in skills
     ]
@@ -117,13 +130,16 @@ def skill_tools(skills: Sequence[Skill]) -> list[Tool]:
     return tools
 
 
-def has_scripts(skill: Skill) -> bool:
-    """Return whether a file of the skill is in its folder of scripts."""
-    return any("scripts/" in path for path in skill.files)
+def _offered_name(definition: ToolDefinition) -> str:
+    """Return the name of a tool in the current conversation."""
+    run = current_run()
+    if run is None:
+        return definition.name
+    return run.tools.names.get(definition.key, definition.name)
 
 
-def _skill_tool(skill: Skill, *, has_runner: bool) -> Tool:
-    definition = ToolDefinition(
+def _skill_definition(skill: Skill) -> ToolDefinition:
+    return ToolDefinition(
         skill.name,
         for_model(skill.description),
         _PATH,
@@ -133,14 +149,17 @@ def _skill_tool(skill: Skill, *, has_runner: bool) -> Tool:
         read_only=True,
         tags=(line_for_model(skill.compatibility, 200),) if skill.compatibility else (),
     )
+
+
+def _skill_tool(skill: Skill, *, has_runner: bool) -> Tool:
     return Tool(
-        definition,
+        _skill_definition(skill),
         partial(_read, skill, has_runner),
         deferred=True,
         safe_to_repeat=True,
         large_result_tokens=0,
         instructs=True,
-        companions=(RUN_SCRIPT,) if has_runner else (),
+        companions=(_RUNNER.key,) if has_runner else (),
     )
 
 
@@ -149,9 +168,13 @@ async def _read(
 ) -> ToolOutput:
     path = arguments.get("path") or SKILL_FILE
     if path == SKILL_FILE:
-        return ToolOutput(
-            (Text(skill_text(skill, has_runner=has_runner)),), changes=(Pinned(),)
+        text = skill_text(
+            skill,
+            has_runner=has_runner,
+            name=_offered_name(_skill_definition(skill)),
+            runner=_offered_name(_RUNNER),
         )
+        return ToolOutput((Text(text),), changes=(Pinned(),))
     try:
         data = await asyncio.to_thread(skill.content, path)
         found = content_of_bytes(
@@ -163,8 +186,13 @@ async def _read(
     return ToolOutput((content,))
 
 
-def skill_text(skill: Skill, *, has_runner: bool) -> str:
-    """Return the text that loads a skill: its instructions, its files, and how to use them."""
+def skill_text(
+    skill: Skill, *, has_runner: bool, name: str = "", runner: str = RUN_SCRIPT
+) -> str:
+    """Return the text that loads a skill: its instructions, its files, and how to use them.
+
+    `name` and `runner` are the names that the model has for the two tools: others may have had theirs before.
+    """
     lines = [
         fenced(
             for_model(skill.instructions), f'Instructions of the skill "{skill.name}"'
@@ -176,20 +204,30 @@ def skill_text(skill: Skill, *, has_runner: bool) -> str:
         if len(files) > _MOST_LISTED:
             more = f" and {len(files) - _MOST_LISTED} more"
         lines.append(f"Its files: {', '.join(files[:_MOST_LISTED])}{more}.")
-        lines.append(f'Read one with {skill.name}(path="...").')
+        lines.append(f'Read one with {name or skill.name}(path="...").')
     if has_runner:
         lines.append(
-            f'Run a script with {RUN_SCRIPT}(skill="{skill.name}", script="...", arguments=[...]).'
+            f'Run a script with {runner}(skill="{skill.name}", script="...", arguments=[...]).'
         )
     return "\n".join(lines)
 
 
+_RUNNER = ToolDefinition(
+    RUN_SCRIPT,
+    "Run a script of a skill in the working folder and return its output. The person is asked before each run.",
+    {"type": "object"},
+    original_name=RUN_SCRIPT,
+    category=SKILLS,
+    source=SKILLS,
+    read_only=False,
+)
+
+
 def _script_tool(skills: dict[str, Skill]) -> Tool:
     text = {"type": "string"}
-    definition = ToolDefinition(
-        RUN_SCRIPT,
-        "Run a script of a skill in the working folder and return its output. The person is asked before each run.",
-        {
+    definition = replace(
+        _RUNNER,
+        parameters={
             "type": "object",
             "properties": {
                 "skill": {
@@ -209,10 +247,6 @@ def _script_tool(skills: dict[str, Skill]) -> Tool:
             },
             "required": ["skill", "script"],
         },
-        original_name=RUN_SCRIPT,
-        category=SKILLS,
-        source=SKILLS,
-        read_only=False,
     )
 
     async def run(arguments: dict[str, Any]) -> ToolOutput:
@@ -239,7 +273,7 @@ def _script_tool(skills: dict[str, Skill]) -> Tool:
             return tool
         return replace(
             tool,
-            description=f"Runs {command} in {Path.cwd()} (SHA-256 {skill.files[script]})",
+            description=f"Runs {command} in {Path.cwd()} (SHA-256 {skill.digest} of the whole skill)",
         )
 
     # A rule and not `approval`: rules that allow it, and the person's earlier answers, count.

@@ -18,6 +18,7 @@ from mcpagent.values.messages import (
     Text,
     ToolDefinition,
     ToolErrorKind,
+    ToolKey,
     ToolsChanged,
     ToolsShown,
     texts_for_model,
@@ -103,7 +104,7 @@ class Tool:
     reported. Results of more than `large_result_tokens` (estimated) are offloaded; 0: never, None: the agent decides.
     `rules` are those in the entries of the servers that a call may be for; they count for every agent. A tool that
     `instructs` returns instructions for a call without arguments and changes nothing: `add_tool` returns them at once.
-    `companions` are the names of tools that are loaded with it. `leads_to` are the prompts that calls can request: a
+    `companions` are the keys of tools that are loaded with it. `leads_to` are the prompts that calls can request: a
     search finds them beside tools.
     """
 
@@ -122,7 +123,7 @@ class Tool:
     large_result_tokens: int | None = None
     rules: tuple[Rule, ...] = ()
     instructs: bool = False
-    companions: tuple[str, ...] = ()
+    companions: tuple[ToolKey, ...] = ()
     leads_to: tuple[ToolDefinition, ...] = ()
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:

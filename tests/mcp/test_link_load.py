@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.listing import MAX_TOOLS
+from mcpagent.values.events import Event, ServerLogged
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.loop_holds import most_calls
@@ -113,4 +116,54 @@ async def test_twenty_thousand_notifications_leave_the_loop_between_them() -> No
         trouble = (await by_name(toolset))["trouble"]
         most, output = await most_calls(lambda: trouble.run({"text": "x"}))
     assert text_of(output) == "no trouble"
+    assert most < MOST_CALLS
+
+
+FLOODING = SERVER.with_name("flooding_http.py")
+
+
+@asynccontextmanager
+async def flooding(count: int, path: str) -> AsyncIterator[ServerConfig]:
+    """A server over HTTP in a process of its own: its work is not that of this loop."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(FLOODING), str(count), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        url = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
+        yield ServerConfig("load", url=url + path, transport="http", timeout_seconds=100)
+    finally:
+        process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/events"])
+async def test_over_http_ten_thousand_tools_are_listed_beside_the_loop_too(path: str, tmp_path: Path) -> None:
+    cache = ListCache(tmp_path)
+    async with nothing_left(), flooding(MAX_TOOLS, path) as server:
+
+        async def listed() -> int:
+            async with ServerLink(server, cache=cache) as toolset:
+                return len(await toolset.tools())
+
+        first, tools = await most_calls(listed)
+        assert tools == MAX_TOOLS
+        again, tools = await most_calls(listed)
+        assert tools == MAX_TOOLS
+    assert first < MOST_CALLS
+    assert again < MOST_CALLS
+
+
+async def test_over_http_twenty_thousand_notifications_leave_the_loop_between_them() -> None:
+    logged = list[ServerLogged]()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ServerLogged):
+            logged.append(event)
+
+    async with nothing_left(), flooding(20_000, "/mcp") as server, ServerLink(server, emit=hear) as toolset:
+        tool = (await by_name(toolset))["tool_7"]
+        most, output = await most_calls(lambda: tool.run({"text": "x"}))
+    assert text_of(output) == "fine"
+    assert logged[0].text == "0"
     assert most < MOST_CALLS

@@ -272,6 +272,22 @@ async def test_t27_crossed_answers_reach_nobody_else(kind: str, count: int) -> N
             )
 
 
+@each_row("written", ['"07"', '" 7 "', '"+7"', '"7.0"', '"7e0"'])
+@each_row("kind", ["application/json", "text/event-stream"])
+async def test_a_result_is_that_of_the_id_which_it_has_to_the_letter(kind: str, written: str) -> None:
+    """Such an ID is one of another client behind the same proxy, if of any."""
+    async with nothing_left(), booking("http") as server, ServerLink(ServerConfig("b", url=server.url)) as link:
+        (book,) = await link.tools()
+        body = RESULT["result"].replace("fine", "of Bob")
+        own = written[1:-1].replace("7", "THIS")
+        body = body.replace("THIS", json.dumps(own))
+        if kind == "text/event-stream":
+            body = f"data: {body}\n\n"
+        call = {"key": "k", "status": 200, "headers": {"Content-Type": kind}, "body": body}
+        assert seen(await book.run(call)) == "told"
+        assert server.runs == {"k": 1}
+
+
 class FailingSignIn(httpx2.Auth):
     """One that somebody wrote, and that fails for a call."""
 

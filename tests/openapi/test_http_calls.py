@@ -80,6 +80,16 @@ def test_a_value_cannot_lead_to_another_path_or_header() -> None:
         http_call(tool_of("/a/{q}", "get", operation()), {})
 
 
+def test_reserved_characters_stay_where_the_document_may_allow_them() -> None:
+    """Elsewhere they would end the path, or begin another cookie."""
+    value, allowed = "x?a=1;b/c", {"allowReserved": True}
+    assert url_of("/a", value, parameter("q", "query", **allowed)) == "/a?q=x?a%3D1;b/c"
+    assert url_of("/a/{q}", value, parameter("q", "path", **allowed)) == "/a/x%3Fa%3D1%3Bb%2Fc"
+    assert url_of("/a/{q}", value, parameter("q", "path", **{"x-multi-segment": True})) == "/a/x%3Fa%3D1;b/c"
+    tool = tool_of("/a", "get", operation(parameter("q", "cookie", **allowed)))
+    assert http_call(tool, {"q": value}).cookies == ("q=x%3Fa%3D1%3Bb%2Fc",)
+
+
 def body_of(media_type: str, schema: Any, given: Any, encoding: Any = None) -> tuple[str | None, bytes | None]:
     """The type and content of the body that is sent for these arguments."""
     content = {media_type: {"schema": schema, "encoding": encoding or {}}}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.speed import within
 
-from mcpagent.mcp.transports.watchdog import KEEPER
+from mcpagent.utilities.processes.watchdog import KEEPER
 
 
 def processes(marker: str = "") -> dict[int, str]:

@@ -83,6 +83,12 @@ HEAD = "---\nname: x\ndescription: d\n---\n"
         ("---\nname: !!python/object/apply:os.system ['id']\n---\n", "could not determine a constructor"),
         ("---\nname: x\ndescription: a\0b\n---\n", "is not YAML"),
         ('---\nname: "x\\e[31m"\ndescription: d\n---\n', "name 'x[31m'"),
+        ("---\nname: x\n" + "".join(f"k{n}: 1\n" for n in range(2_000)) + "---\n", "leave at most 8,000"),
+        ("---\nname: x\nmetadata: {a: !!int 1" + ":1" * 3_900 + "}\n---\n", "a number has over 100 digits"),
+        ("---\nname: x\nmetadata: {a: !!int ''}\n---\n", "a value cannot be read (IndexError)"),
+        ("---\nname: x\nmetadata: {a: !!bool maybe}\n---\n", "a value cannot be read (KeyError)"),
+        ("---\nname: x\nmetadata: {a: !!timestamp noon}\n---\n", "a value cannot be read (AttributeError)"),
+        ('---\nname: x\ndescription: "\\UFFFFFFFF"\n---\n', "a value cannot be read (OverflowError)"),
     ],
 )
 def test_a_hostile_skill_costs_one_line(content: str, part: str, tmp_path: Path) -> None:
@@ -158,3 +164,37 @@ def test_the_digest_is_of_all_names_and_contents(tmp_path: Path) -> None:
     digests.add(read_skill(folder).digest)
     assert len(digests) == 3
     assert read_skill(folder).digest in digests
+
+
+def test_numbers_of_the_front_matter_stay_as_they_are_written(tmp_path: Path) -> None:
+    more = "metadata:\n  version: 1.10\n  build: 0xff\n  long: " + "9" * 5_000 + "\n"
+    skill = read_skill(written(tmp_path, "x", more=more))
+    assert skill.metadata == {"version": "1.10", "build": "0xff", "long": "9" * 5_000}
+
+
+@each_row("name", ["a\u3164.md", "a\u115f.md", "a\ufe0f.md", "a\u202etxt.md", "a\nb.md", "a\u200b.md"])
+def test_a_file_name_that_does_not_look_like_what_it_is_is_refused(name: str, tmp_path: Path) -> None:
+    folder = written(tmp_path, "x", files={name: "text"})
+    with pytest.raises(SkillError, match="cannot be shown; rename it") as error:
+        read_skill(folder)
+    assert name not in str(error.value)
+
+
+def test_folders_count_as_files_and_may_be_deep(tmp_path: Path) -> None:
+    deep = written(tmp_path, "deep", files={"/".join("d" * 700) + "/file": "text"})
+    assert len(read_skill(deep).files) == 2
+    for folder in ("e", *[f"e/{n}" for n in range(MAX_FILES)]):
+        (deep / folder).mkdir()
+    with pytest.raises(SkillError, match="more than 1,000 files and folders"):
+        read_skill(deep)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the administrator may read everything")
+def test_a_folder_that_cannot_be_listed_is_not_left_out_silently(tmp_path: Path) -> None:
+    folder = written(tmp_path, "x", files={"closed/file": "text"})
+    (folder / "closed").chmod(0)
+    try:
+        with pytest.raises(SkillError, match="cannot be listed: Permission denied"):
+            read_skill(folder)
+    finally:
+        (folder / "closed").chmod(0o700)

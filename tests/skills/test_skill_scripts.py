@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from mcpagent.skills.finding_skills import describe_skill
 from mcpagent.skills.skill_folders import SkillError, read_skill
-from mcpagent.skills.skill_scripts import run_script, script_words
+from mcpagent.skills.skill_scripts import run_script, script_words, scripts_of
 from tests.skills.folders import written
+from tests.tables import each_row
 
 ENVIRON = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret"}
 SHOWS = "import os, sys\nprint(sys.argv[1:], os.getcwd(), os.environ.get('OPENAI_API_KEY'))\nsys.exit(3)\n"
@@ -48,3 +51,46 @@ async def test_a_script_that_cannot_start_is_one_line(tmp_path: Path) -> None:
     for words in ([], ["a\0b"]):
         with pytest.raises(SkillError, match=r"scripts/run cannot be started: .+"):
             await run_script(read_skill(folder), "scripts/run", words, tmp_path, ENVIRON)
+
+
+async def _changed(folder: Path) -> None:
+    (folder / "scripts" / "helper.py").write_text("WORD = 'bad'")
+
+
+async def _added(folder: Path) -> None:
+    (folder / "scripts" / "json.py").write_text("print('bad')")
+
+
+async def _removed(folder: Path) -> None:
+    (folder / "notes.md").unlink()
+
+
+@each_row("change, path", [(_changed, "scripts/helper.py"), (_added, "scripts/json.py"), (_removed, "notes.md")])
+async def test_a_script_runs_with_the_files_alone_that_were_agreed_to(
+    change: Callable[[Path], Awaitable[None]], path: str, tmp_path: Path
+) -> None:
+    """Python takes modules from the folder of the script, so a new file there may run in place of a known one."""
+    files = {"scripts/a.py": "import json, helper\nprint(helper.WORD)", "scripts/helper.py": "WORD = 'good'"}
+    folder = written(tmp_path, "x", files={**files, "notes.md": "text"})
+    skill = read_skill(folder)
+    assert (await run_script(skill, "scripts/a.py", [], tmp_path, ENVIRON)).output == "good"
+    await change(folder)
+    with pytest.raises(SkillError, match=f"{path} changed since the skill was read"):
+        await run_script(skill, "scripts/a.py", [], tmp_path, ENVIRON)
+
+
+def test_whatever_can_be_run_is_a_script_and_nothing_else_is(tmp_path: Path) -> None:
+    runs = ("top.py", "a/b/tool.sh", "scripts/run", "more/scripts/x/run")
+    others = ("notes.md", "myscripts/run", "scripts.txt")
+    folder = written(tmp_path, "x", files=dict.fromkeys((*runs, *others), "#!/bin/sh\n"))
+    for path in (*runs, *others):
+        (folder / path).chmod(0o755)
+    skill = read_skill(folder)
+    assert set(scripts_of(skill)) == set(runs)
+    [shown] = [fact.text for fact in describe_skill(skill).facts if "scripts" in fact.what]
+    assert set(shown.split(", ")) == set(runs)
+    for path in runs:
+        assert script_words(skill, path, [])[-1] == str(folder / path)
+    for path in others:
+        with pytest.raises(SkillError, match="is no script"):
+            script_words(skill, path, [])

@@ -18,7 +18,8 @@ from mcpagent.run.middleware.permission_gate import facts_of
 from mcpagent.skills.skill_folders import read_skill
 from mcpagent.toolsets.skill_toolset import skill_tools
 from mcpagent.values.approval import CallsPendingError, PendingCall, Rule
-from mcpagent.values.messages import Image, Message, dump_messages
+from mcpagent.values.messages import Image, Message, ToolDefinition, dump_messages
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.made_files import png
 from tests.models.test_tool_changes_in_history_agents import MODELS
 from tests.run.compaction.windowed import WindowedModel
@@ -263,3 +264,43 @@ async def test_a_stored_conversation_keeps_its_skill(tmp_path: Path) -> None:
     [request] = model.requests
     assert BODY in result(request.messages, "add")
     assert [tool.name for tool in request.tools][2:] == ["pdf-forms", "run_skill_script"]
+
+
+async def test_instructions_name_the_tools_that_the_model_has(tmp_path: Path) -> None:
+    """Other tools of these names keep them, and are not loaded in their place."""
+    pdf_forms(tmp_path)
+
+    def run_skill_script(text: str) -> str:
+        """Another tool."""
+        return text
+
+    model = ScriptedModel([ToolCall("add", "add_tool", {"tool_names": ["skills__pdf-forms"]}), "Done."])
+    tools: list[Any] = [
+        Tool(ToolDefinition("pdf-forms", "Another tool", {}), _nothing),
+        run_skill_script,
+        skills_toolset(tmp_path),
+    ]
+    async with Agent(model, tools=tools) as agent:
+        await agent.ask("Complete the form.")
+        loaded = result(agent.messages, "add")
+    assert 'Read one with skills__pdf-forms(path="...").' in loaded
+    assert 'Run a script with skills__run_skill_script(skill="pdf-forms"' in loaded
+    assert {tool.name for tool in model.requests[-1].tools} >= {"skills__pdf-forms", "skills__run_skill_script"}
+
+
+async def _nothing(_arguments: dict[str, Any]) -> ToolOutput:
+    return ToolOutput.of_text("")
+
+
+async def test_several_toolsets_of_skills_share_one_tool_for_scripts(tmp_path: Path) -> None:
+    for name in ("first", "second", "third"):
+        written(tmp_path / name, name, files={"scripts/say.py": f"print('{name} says it')"})
+    run = ToolCall("run", "run_skill_script", {"skill": "second", "script": "scripts/say.py"})
+    model = ScriptedModel([ToolCall("add", "add_tool", {"tool_names": ["second"]}), run, "Done."])
+    toolsets = [skills_toolset(tmp_path / "first"), skills_toolset(tmp_path / "second")]
+    allowed = ApprovalPolicy(rules={"skills.run_skill_script": "allow"})
+    options = RunOptions(skills=[tmp_path / "third"])
+    async with Agent(model, tools=toolsets, options=options, approval=allowed) as agent:
+        assert sorted(agent.known_tools) == ["first", "run_skill_script", "second", "third"]
+        await agent.ask("Say it.")
+        assert "second says it" in result(agent.messages, "run")

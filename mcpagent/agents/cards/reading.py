@@ -22,7 +22,7 @@ from mcpagent.models.provider_tools.provider_tool_values import (
     provider_tools_of,
 )
 from mcpagent.utilities.filesystem.bounded_files import FileTooLargeError, read_bounded
-from mcpagent.utilities.text.front_matter import bounded_loader, split_front_matter
+from mcpagent.utilities.text.front_matter import bounded_yaml, split_front_matter
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
 from mcpagent.values.limits.run_limits import KINDS, Limits
 
@@ -187,7 +187,7 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
     import yaml
 
     try:
-        data = yaml.load(text, Loader=bounded_loader())  # noqa: S506 - a SafeLoader
+        data = bounded_yaml(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = ""
@@ -201,7 +201,7 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
         raise CardError(
             f"{path}{place} is not YAML", f"{safe_line(error.problem or '')}{hint}"
         ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise CardError(
             f"{path} is not YAML", safe_line(str(error), 120) or type(error).__name__
         ) from None

@@ -22,6 +22,7 @@ from mcpagent.cli.approvals.approval_box import (
 from mcpagent.cli.approvals.project_trust import trusted_configuration
 from mcpagent.cli.approvals.server_requests import ServerRequests
 from mcpagent.cli.chat.completions import ChatCompleter, words_of
+from mcpagent.cli.chat.kept_daemons import DaemonQuestions
 from mcpagent.cli.chat.resuming import MAY_GO_ON, StoredChat
 from mcpagent.cli.chat.slash.chat_state import (
     ChatQuestion,
@@ -163,6 +164,7 @@ class Chat:
             pick=lambda found: self.going_on.pick(found),
             go_on_with=lambda session: self.going_on.go_on_with(session),
             finish=lambda: self.going_on.go_on_with_what_waits(),
+            before_close=DaemonQuestions(options, self._choose, self._say).before_close,
         )
         self.going_on = StoredChat(
             options=options,
@@ -219,6 +221,8 @@ class Chat:
                     await self._guarded(self.going_on.begin_with(earlier))
                     self._say("")
                 code = await self._converse()
+                if code == ExitCode.OK:
+                    await self._ask_about_daemons()
             finally:
                 how_to_go_on = self.going_on.how()
                 await self.startup.close()
@@ -230,6 +234,12 @@ class Chat:
         if how_to_go_on:
             self._say(Text(how_to_go_on, "dim"))
         return code
+
+    async def _ask_about_daemons(self) -> None:
+        """Ask which programs of the servers may stay, before all are closed."""
+        if self.startup.is_entered and self.desk.before_close is not None:
+            servers = self.agent.mcp
+            await self.desk.before_close(servers, list(servers.configs))
 
     async def _converse(self) -> ExitCode:
         interrupts = 0

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from mcpagent.cli.common.number_formats import duration
-from mcpagent.utilities.python.child_programs import ProgramOutput, run_program
+from mcpagent.utilities.processes.child_programs import ProgramOutput, run_program
 from mcpagent.utilities.text.for_model import fenced
 from mcpagent.utilities.text.safe_text import safe_text
 
@@ -24,14 +24,17 @@ async def run_shell(
 ) -> ProgramOutput:
     """Run the line in the user's shell, and show its output as it arrives, line by line and printable.
 
-    The command has no input. It is ended with all its children after `SECONDS`, and if this is cancelled.
+    The command has no input. It is ended with all its children after `SECONDS`, and if this is cancelled. Daemons that
+    it started stay, as in a shell.
     """
     if sys.platform == "win32":
         words = [environ.get("COMSPEC", "cmd.exe"), "/c", command]
     else:
         shell = environ.get("SHELL", "")
         words = [shell if shell and shutil.which(shell) else "/bin/sh", "-c", command]
-    return await run_program(words, folder, environ, show, seconds=SECONDS)
+    return await run_program(
+        words, folder, environ, show, seconds=SECONDS, may_leave_processes=True
+    )
 
 
 Choose = Callable[[str], Awaitable[str]]

@@ -82,6 +82,10 @@ class ServerFile:
         """Return the file without this server; comments around it stay."""
         return self.changed(without_value(self.text, (*self.root, name)))
 
+    def with_setting(self, name: str, key: str, value: Any) -> ServerFile:
+        """Return the file with this setting of a server; the rest of its entry stays."""
+        return self.changed(with_value(self.text, (*self.root, name, key), value))
+
     def switched(self, name: str, *, on: bool) -> ServerFile:
         """Return the file with the server enabled or disabled, by the key that the file uses for it."""
         entry, path = self.entries[name], (*self.root, name)

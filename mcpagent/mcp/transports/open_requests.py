@@ -26,7 +26,8 @@ from mcp_types import (
 )
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from mcpagent.mcp.sdk import ProgressFnT, as_request_id, coerce_request_id
+from mcpagent.mcp.outcomes import request_key
+from mcpagent.mcp.sdk import ProgressFnT, as_request_id
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
 
 PROBE_SECONDS = 2.0
@@ -84,7 +85,7 @@ class OpenRequests:
         answer: asyncio.Future[JSONRPCResponse | JSONRPCError] = (
             asyncio.get_running_loop().create_future()
         )
-        added = self._open[coerce_request_id(request.id)] = OpenRequest(
+        added = self._open[request_key(request.id)] = OpenRequest(
             request.method, version, str(target), heard, answer
         )
         if request.method == "server/discover":
@@ -99,7 +100,7 @@ class OpenRequests:
         if answer.id is None:
             key = None
         else:
-            key = coerce_request_id(answer.id)
+            key = request_key(answer.id)
         if key is None or (request := self._taken(key)) is None:
             return
         for meant, _ in self._anonymous:
@@ -114,7 +115,7 @@ class OpenRequests:
         if token is None:
             request = None
         else:
-            request = self._open.get(coerce_request_id(token))
+            request = self._open.get(request_key(token))
         if request is None or request.heard is None:
             return False
         if (done := number(params.get("progress"))) is not None:
@@ -132,7 +133,7 @@ class OpenRequests:
         An earlier answer without an ID may have belonged to it, so that answer is no longer matched with other
         requests.
         """
-        key = coerce_request_id(request_id)
+        key = request_key(request_id)
         if self._taken(key) is not None:
             for item in [item for item in self._anonymous if key in item[0]]:
                 self._anonymous.remove(item)
@@ -187,7 +188,7 @@ class OpenRequests:
         self, seconds: float, request_id: RequestId, error: ErrorData
     ) -> None:
         """End a request with an error after a delay, unless it is answered before."""
-        key = coerce_request_id(request_id)
+        key = request_key(request_id)
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         late = JSONRPCError(jsonrpc="2.0", id=request_id, error=error)

@@ -38,19 +38,22 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     dumped,
     unheard,
 )
-from mcpagent.mcp.transports.child_watcher import wait_without_threads
-from mcpagent.mcp.transports.process_tree import (
+from mcpagent.mcp.transports.server_log import ServerLog
+from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
+from mcpagent.permissions.trust.launches import Launch, launch_of, start_error
+from mcpagent.utilities.processes.child_watcher import wait_without_threads
+from mcpagent.utilities.processes.process_tree import (
     Allocated,
     Process,
     allocated,
+    command_of,
     descendants,
     end_marked,
     kill_all,
+    session_id_of,
+    with_mark,
 )
-from mcpagent.mcp.transports.server_log import ServerLog
-from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
-from mcpagent.mcp.transports.watchdog import KEEPER, MARK, ProcessGuard, ProcessMark
-from mcpagent.permissions.trust.launches import Launch, launch_of, start_error
+from mcpagent.utilities.processes.watchdog import KEEPER, ProcessGuard, ProcessMark
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 
@@ -224,6 +227,7 @@ class StdioTransport:
         self._started: tuple[Process, ...] = ()
         self._before: Allocated | None = None
         self._guard = KEEPER
+        self.keeps_running = config.keeps_running
         if config.keeps_running:
             self._guard = ProcessGuard()
         self._may_leave_processes = False
@@ -259,6 +263,19 @@ class StdioTransport:
         """Return whether the server may have read a request, or any byte; False if it certainly has not."""
         return self._stdin is not None and self._stdin.has_read(request_id)
 
+    def daemons(self) -> tuple[str, ...]:
+        """Return the commands of the daemons that a close would end: processes in other sessions than the server's.
+
+        Call it in a thread.
+        """
+        mark, pid = self._pipes.mark, self.pid
+        if self.keeps_running or mark is None or pid is None:
+            return ()
+        found = [one.pid for one in with_mark(mark, self._before)]
+        return tuple(
+            command_of(one) for one in found if session_id_of(one) not in (None, pid)
+        )
+
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
         """Return the last lines of the server's standard error, printable."""
         text = without_secrets(bytes(self._pipes.stderr).decode("utf-8", "replace"))
@@ -290,10 +307,7 @@ class StdioTransport:
         self._stdin = new_stdin()
         mark = self._pipes.mark = self._guard.hold()
         self._before = allocated()
-        self._is_watched, marked = (
-            True,
-            {MARK: mark.variable},
-        )  # the first one: busybox's grep reads no further
+        self._is_watched = True
         try:
             await asyncio.sleep(
                 0
@@ -302,9 +316,11 @@ class StdioTransport:
             await _made(
                 asyncio.get_running_loop().subprocess_exec(
                     lambda: self._pipes,
-                    *mark.command(launch),
+                    *mark.command(
+                        (launch.program, *launch.arguments), launch.environment
+                    ),
                     stdin=self._stdin.child_end,
-                    env=marked | dict(launch.environment) | marked,
+                    env=mark.environment(launch.environment),
                     cwd=launch.folder or None,
                     start_new_session=sys.platform != "win32",
                 )
@@ -319,7 +335,7 @@ class StdioTransport:
                 self._stdin.close()
                 await self._watched_no_more()
         if sys.platform == "win32":
-            from mcpagent.mcp.transports.watchdog import job_of
+            from mcpagent.utilities.processes.watchdog import job_of
 
             assert self.pid is not None
             self._end_job = job_of(self.pid)
@@ -352,7 +368,7 @@ class StdioTransport:
         self._stopping = self.died is None
         try:
             has_exited = await self._stop()
-            keeps = self._config.keeps_running and self._stopping
+            keeps = self.keeps_running and self._stopping
             self._may_leave_processes = keeps and has_exited
         finally:
             if not self._may_leave_processes:

@@ -143,12 +143,12 @@ def decision_in(run: AgentRun, facts: CallFacts) -> Decision:
     return max(decisions, key=strictness)
 
 
-def instructs_at_once(tool: Tool) -> bool:
-    """Return whether the rules of the current run allow the tool's call without arguments without a question."""
+def instructs_at_once(tool: Tool, arguments: dict[str, Any]) -> bool:
+    """Return whether the rules of the current run allow this call of the tool without a question."""
     run = current_run()
     if run is None or tool.approval is not None:
         return False
-    return decision_in(run, facts_of(tool, {})).verdict == "allow"
+    return decision_in(run, facts_of(tool, arguments)).verdict == "allow"
 
 
 def _decision_of(judge: AgentRun, run: AgentRun, facts: CallFacts) -> Decision:

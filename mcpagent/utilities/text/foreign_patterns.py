@@ -19,7 +19,9 @@ MAX_EXPANDED = 2_500
 _COUNT = re.compile(r"\{\s*(\d+)")
 _ODD_COUNT = re.compile(r"\{[\d,]*[\s#]")
 _SELF_CALL = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
-_PLAIN_CLASS = re.compile(r"\[[^\[\](){}]+\]")
+_PLAIN_CLASS = re.compile(r"\[(?!\^?\])[^\[\]]+\]")
+"""A class whose end is certain: a bracket may open another one in it, and the first one after its start is literal."""
+
 _STEP = re.compile(r"\(|\)|\{(\d+)[\d,]*\}|.", re.DOTALL)
 
 
@@ -85,14 +87,14 @@ def expanded(pattern: str) -> int:
     If groups cannot be distinguished from the content of classes and comments, every count multiplies the whole
     pattern.
     """
-    if _ODD_COUNT.search(pattern):
-        return MAX_EXPANDED + 1
     plain = _PLAIN_CLASS.sub(
         lambda found: "a" * len(found[0]),
         re.sub(r"\\.", "aa", pattern, flags=re.DOTALL),
     )
     if "[" in plain or "(?#" in plain or re.search(r"\(\?[a-zA-Z0-9-]*x", plain):
         return _product(pattern)
+    if _ODD_COUNT.search(plain):
+        return MAX_EXPANDED + 1
     sizes = [0]
     last = 0
     for step in _STEP.finditer(plain):
@@ -113,6 +115,8 @@ def expanded(pattern: str) -> int:
 
 
 def _product(pattern: str) -> int:
+    if _ODD_COUNT.search(pattern):
+        return MAX_EXPANDED + 1
     size = len(pattern)
     for count in _COUNT.findall(pattern):
         size *= max(int(count[:9]), 1)

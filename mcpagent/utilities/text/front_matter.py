@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,13 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 64
 """Levels of lists and mappings."""
+
+MAX_DIGITS = 100
+"""Of a whole number: reading a long one takes more than linear time, and Python refuses to write it."""
+
+_INTEGER, _FLOAT, _TIMESTAMP = (
+    f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp")
+)
 
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?P<fields>(?:(?!---[ \t]*(?:\n|\Z)).*(?:\n|\Z))*?)---[ \t]*(?:\n|\Z)"
@@ -25,7 +33,25 @@ def split_front_matter(text: str) -> tuple[str, str] | None:
     return found["fields"], text[found.end() :]
 
 
-def bounded_loader() -> type[yaml.SafeLoader]:
+def bounded_yaml(text: str | bytes, *, numbers: bool = True) -> Any:
+    """Return the content of YAML. Without `numbers`, they stay text: 1.10 is a version, not 1.1.
+
+    Raises `yaml.YAMLError` for any text that cannot be read, and for aliases, repeated keys and deep nesting.
+    """
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=_bounded_loader(numbers))  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the library fails in many ways at values of a wrong tag
+        raise yaml.YAMLError(
+            f"a value cannot be read ({type(error).__name__})"
+        ) from None
+
+
+@cache
+def _bounded_loader(numbers: bool) -> type[yaml.SafeLoader]:
     """Return a loader that takes no aliases, no repeated keys and no deep nesting."""
     import yaml
 
@@ -68,12 +94,20 @@ def bounded_loader() -> type[yaml.SafeLoader]:
             self.depth -= 1
             return node
 
+        def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+            value = super().construct_scalar(node)
+            if node.tag == _INTEGER and len(value) > MAX_DIGITS:
+                raise yaml.constructor.ConstructorError(
+                    None,
+                    None,
+                    f"a number has over {MAX_DIGITS} digits",
+                    node.start_mark,
+                )
+            return str(value)
+
+    texts = {_TIMESTAMP} if numbers else {_TIMESTAMP, _INTEGER, _FLOAT}
     BoundedLoader.yaml_implicit_resolvers = {
-        first: [
-            (tag, pattern)
-            for tag, pattern in resolvers
-            if tag != "tag:yaml.org,2002:timestamp"
-        ]
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in texts]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     return BoundedLoader

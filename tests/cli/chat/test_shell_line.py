@@ -16,7 +16,7 @@ from mcpagent.cli.chat.shell_line import offer_shell, run_shell
 from mcpagent.cli.chat.status_line import Status, StatusCommand, status_document
 from mcpagent.cli.common.user_programs import edited, editor_command
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.utilities.python.child_programs import MAX_KEPT, ProgramOutput
+from mcpagent.utilities.processes.child_programs import MAX_KEPT, ProgramOutput
 from tests.tables import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX shells")

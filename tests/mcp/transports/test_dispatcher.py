@@ -242,7 +242,19 @@ async def test_a_request_that_has_ended_is_not_cancelled_any_more(end: str) -> N
 
 @each_row(
     "echo, is_its_own",
-    [(1, True), ("1", True), ("001", True), (10, False), ("1.0", False), ("one", False), ("", False), (-1, False)],
+    [
+        (1, True),
+        ("1", True),
+        ("001", False),
+        ("+1", False),
+        (" 1", False),
+        ("\u0661", False),
+        (10, False),
+        ("1.0", False),
+        ("one", False),
+        ("", False),
+        (-1, False),
+    ],
 )
 async def test_which_ids_name_a_request(echo: types.RequestId, is_its_own: bool) -> None:
     wire, heard = Wire(), list[float]()

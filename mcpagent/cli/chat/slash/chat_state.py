@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from mcpagent.cli.common.configuration import Configuration
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.journal.sessions import SessionInfo, Sessions
+from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.values.messages import Content, Prompt
 
@@ -42,7 +43,7 @@ class ChatState:
     the saved version. `store` has the conversations, None if they are not stored. `pick` lets the user choose one,
     `go_on_with` continues the one with this ID, and `finish` continues the unfinished part of this one. `asked` are the
     questions of this conversation. `kept` is attached to the next question. `declined_changes` are the changes
-    of tools that the user declined in this chat.
+    of tools that the user declined in this chat. `before_close` is called with the servers that are about to be closed.
     """
 
     agent: Agent
@@ -63,6 +64,7 @@ class ChatState:
     asked: list[ChatQuestion] = field(default_factory=list[ChatQuestion])
     declined_changes: list[ToolChange] = field(default_factory=list["ToolChange"])
     kept: list[Content] = field(default_factory=list["Content"])
+    before_close: Callable[[McpServers, Sequence[str]], Awaitable[None]] | None = None
 
     def say(self, *lines: Text | str) -> None:
         """Print lines on the terminal."""

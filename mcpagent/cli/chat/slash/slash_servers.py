@@ -116,6 +116,8 @@ async def _switch(desk: ChatState, verb: str, name: str) -> None:
             f'server "{name}" is disabled in its file; mcpagent mcp enable {name}, and start the chat again'
         )
         return
+    if desk.before_close is not None and verb in ("off", "restart"):
+        await desk.before_close(servers, [name])
     try:
         if verb == "off":
             await servers.turn_off(name)

@@ -21,7 +21,7 @@ from mcpagent.cli.common.options import Client
 from mcpagent.config.config_documents import parse_document, read_bytes
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.filesystem.user_folders import project_folders
-from mcpagent.utilities.text.front_matter import bounded_loader
+from mcpagent.utilities.text.front_matter import bounded_yaml
 from mcpagent.utilities.text.safe_text import safe_line
 
 
@@ -181,7 +181,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
                 case ".toml":
                     data = tomllib.loads(raw.decode("utf-8"))
                 case ".yaml" | ".yml":
-                    data = yaml.load(raw, Loader=bounded_loader())  # noqa: S506 - a SafeLoader
+                    data = bounded_yaml(raw)
                 case _:
                     data = parse_document(str(path), raw, path.parent).data
         except yaml.MarkedYAMLError as error:

@@ -16,10 +16,9 @@ import pytest
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
-from mcpagent.mcp.transports.process_tree import children_of, end_marked, with_mark
 from mcpagent.mcp.transports.stdio import StdioTransport
-from mcpagent.mcp.transports.watchdog import MARK, SCRIPT, ProcessGuard, ProcessMark
-from mcpagent.permissions.trust.launches import Launch
+from mcpagent.utilities.processes.process_tree import children_of, end_marked, with_mark
+from mcpagent.utilities.processes.watchdog import MARK, SCRIPT, ProcessGuard, ProcessMark
 from tests.servers.leftovers import nothing_left, processes
 from tests.tables import each_row
 
@@ -34,7 +33,7 @@ HOST = """
 import asyncio, sys
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
-from mcpagent.mcp.transports.watchdog import MARK, SCRIPT
+from mcpagent.utilities.processes.watchdog import MARK, SCRIPT
 
 async def main():
     stage, _, keeps = sys.argv[1].partition(", ")
@@ -236,7 +235,7 @@ async def test_nor_does_one_whose_forks_live_on(tmp_path: Path) -> None:
 FAILING = """
 import asyncio, os, sys
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.transports.watchdog import KEEPER
+from mcpagent.utilities.processes.watchdog import KEEPER
 from mcpagent.mcp.transports.stdio import StdioTransport
 
 async def use():
@@ -310,12 +309,12 @@ async def test_what_the_host_starts_itself_is_left_alone(tmp_path: Path) -> None
 @posix_only
 async def test_a_process_is_found_by_its_limit_alone(tmp_path: Path) -> None:
     mark = ProcessMark("m-1", 10**18 + 4_711_000_001)
-    launch = Launch(sys.executable, ("-c", SLEEPER, str(tmp_path)), "", {})
-    assert mark.command(launch)[-4:] == (launch.program, *launch.arguments)
+    words = (sys.executable, "-c", SLEEPER, str(tmp_path))
+    assert mark.command(words, {})[-4:] == words
     async with nothing_left(str(tmp_path)):
         first, second, other = [
             await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-            for command in (mark.command(launch), *[(launch.program, *launch.arguments)] * 2)
+            for command in (mark.command(words, {}), words, words)
         ]
         mark.put_on((second.pid,))
         for process in (first, second, other):
@@ -339,10 +338,10 @@ async def test_a_look_tells_which_ended_before_their_turn(tmp_path: Path) -> Non
     """What they started meanwhile is not in the list that is being read."""
     mark = ProcessMark(f"m-{os.getpid()}", 10**18 + os.getpid() * 1_000)
     async with nothing_left(str(tmp_path)):
-        launch = Launch(sys.executable, ("-c", HANDING_OVER, str(tmp_path)), "", {})
+        words = (sys.executable, "-c", HANDING_OVER, str(tmp_path))
         starting = [
             await asyncio.create_subprocess_exec(
-                *mark.command(launch), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+                *mark.command(words, {}), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
             )
             for _ in range(2)
         ]
@@ -396,7 +395,7 @@ def test_what_a_shell_would_read_is_not_given_to_one(
     """`prlimit` calls `execvp`, which has a shell read what the system does not take for a program."""
     program = tmp_path / name
     program.write_bytes(data)
-    command = ProcessMark("m-1", 10**18 + 7).command(Launch(str(program), ("-x",), "", {}))
+    command = ProcessMark("m-1", 10**18 + 7).command((str(program), "-x"), {})
     assert command[-2:] == (str(program), "-x")
     assert (len(command) > 2) == (is_limited and Path("/usr/bin/prlimit").exists())
 
@@ -433,7 +432,7 @@ def test_the_keeper_ends_with_a_program_that_closed_its_servers(tmp_path: Path) 
     """It is waited for, and nothing is reported about it."""
     program = (
         "import asyncio, sys\nfrom mcpagent.config import ServerConfig\nfrom mcpagent.mcp.link import ServerLink\n"
-        "from mcpagent.mcp.transports.process_tree import children_of\n"
+        "from mcpagent.utilities.processes.process_tree import children_of\n"
         "async def main():\n"
         "    config = ServerConfig('s', command=sys.executable, args=tuple(sys.argv[1:]))\n"
         "    async with ServerLink(config):\n        pass\n"

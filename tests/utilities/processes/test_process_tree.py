@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from mcpagent.mcp.transports.process_tree import Allocated, allocated, later, with_mark
-from mcpagent.mcp.transports.watchdog import MARK, ProcessMark
+from mcpagent.utilities.processes.process_tree import Allocated, allocated, later, with_mark
+from mcpagent.utilities.processes.watchdog import MARK, ProcessMark
 
 PIDS = (1, 90, 100, 101, 150, 900)
 NARROWED: dict[str, tuple[Allocated | None, Allocated | None, int, tuple[int, ...]]] = {

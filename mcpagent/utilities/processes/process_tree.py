@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from mcpagent.mcp.transports.watchdog import KEEPER_LIMIT, MARK, ProcessMark
+from mcpagent.utilities.processes.watchdog import KEEPER_LIMIT, MARK, ProcessMark
 
 _MOST_PROCESSES = 1_000
 _MOST_TURNS, _EMPTY_TURNS, _TURN_SECONDS = 40, 4, 0.005
@@ -191,6 +191,19 @@ def children_of(pid: int) -> list[int]:
     threads = f"/proc/{pid}/task"
     files = [_contents(f"{threads}/{thread}/children") for thread in _listed(threads)]
     return [int(child) for file in files for child in (file or b"").split()]
+
+
+def session_id_of(pid: int) -> int | None:
+    """Return the session of a process, which is the PID of the process that began it; None if it has ended."""
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return None
+
+
+def command_of(pid: int) -> str:
+    """Return the words of a process, as it wrote them; "" if it has ended."""
+    words = (_contents(f"/proc/{pid}/cmdline") or b"").split(b"\0")
+    return " ".join(os.fsdecode(word) for word in words if word)
 
 
 def _is_keeper(pid: int) -> bool:

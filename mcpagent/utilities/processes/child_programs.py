@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mcpagent.utilities.processes.process_tree import allocated, descendants, end_marked
+from mcpagent.utilities.processes.watchdog import KEEPER, ProcessGuard
 from mcpagent.utilities.text.safe_text import safe_text
 
 MAX_KEPT = 50_000
@@ -37,22 +39,44 @@ async def run_program(
     show: Callable[[str], None],
     *,
     seconds: float,
+    may_leave_processes: bool = False,
 ) -> ProgramOutput:
     """Run the program without input, and show its output as it arrives, line by line and printable.
 
-    It is ended with all its children after `seconds`, and if this is cancelled. Raises `OSError` if it cannot start.
+    It is ended with all its children after `seconds`, if this is cancelled, and if this process is killed. Its daemons
+    end with it, unless it `may_leave_processes`. Raises `OSError` if it cannot start.
     """
-    process = await _begun(
-        asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=folder,
-            env=dict(environ),
-            start_new_session=sys.platform != "win32",
+    guard = KEEPER
+    if may_leave_processes:
+        guard = ProcessGuard()
+    mark, before = guard.hold(), allocated()
+    try:
+        process = await _begun(
+            asyncio.create_subprocess_exec(
+                *mark.command(words, environ),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                cwd=folder,
+                env=mark.environment(environ),
+                start_new_session=sys.platform != "win32",
+            )
         )
-    )
+        with guard.watching(process.pid):
+            mark.put_on((process.pid, *[one.pid for one in descendants(process.pid)]))
+            return await _output_of(process, show, seconds)
+    finally:
+        try:
+            if not may_leave_processes:
+                await asyncio.to_thread(end_marked, mark, before)
+        finally:
+            await guard.release()
+
+
+async def _output_of(
+    process: asyncio.subprocess.Process, show: Callable[[str], None], seconds: float
+) -> ProgramOutput:
+    """Return the output and the ending of a started program, which has then ended."""
     kept = _Kept(show)
     assert process.stdout is not None
     ending = ""
@@ -94,11 +118,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, number)
-        if process.returncode is not None:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_SECONDS):
-                await process.wait()
+        if process.returncode is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    await process.wait()
 
 
 class _Kept:

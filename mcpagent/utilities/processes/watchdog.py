@@ -1,6 +1,6 @@
-"""A watchdog process that ends every process of a server when mcpagent ends, even if mcpagent is killed.
+"""A watchdog process that ends servers and scripts with all their processes when mcpagent ends, even if it is killed.
 
-It is a shell (a millisecond and a megabyte, where a Python would cost twenty of each), one for all servers of this
+It is a shell (a millisecond and a megabyte, where a Python would cost twenty of each), one for all of this
 process, in a separate session. It reads from a pipe whose other end only this process holds, so it notices the end of
 this process however that happens. Then it kills every process with this process's mark, which children inherit, and the
 registered process groups. On Windows the system does it: a job object whose handle closes with this process.
@@ -18,11 +18,9 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from mcpagent.permissions.trust.launches import Launch
 
 MARK = "MCP_CLIENT_MARK"
 """The variable of each server: its value has a prefix for all servers of this process and a unique suffix."""
@@ -100,21 +98,27 @@ class ProcessMark:
     limit: int
     """0 means no limit, if the system does not allow one."""
 
-    def command(self, launch: Launch) -> tuple[str, ...]:
+    def command(
+        self, words: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[str, ...]:
         """Return the command that sets the limit from the first moment on; the plain one without `prlimit`.
 
         mcpagent leaves its own limit unchanged: processes that other threads start meanwhile would inherit it.
         """
-        command = (launch.program, *launch.arguments)
-        is_plain = not any(name.startswith("LD_") for name in launch.environment)
+        is_plain = not any(name.startswith("LD_") for name in environment)
         if (
             self.limit
             and is_plain
             and os.access(_PRLIMIT, os.X_OK)
-            and _is_surely_run(launch.program)
+            and _is_surely_run(words[0])
         ):
-            return (_PRLIMIT, f"--rttime={self.limit}:", *command)
-        return command
+            return (_PRLIMIT, f"--rttime={self.limit}:", *words)
+        return tuple(words)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment with the variable. It comes first: busybox's grep reads no further."""
+        marked = {MARK: self.variable}
+        return marked | dict(environ) | marked
 
     def put_on(self, pids: Iterable[int]) -> None:
         """Set the limit on processes that run already, and so on those that they start from now on."""
@@ -257,6 +261,22 @@ class ProcessGuard:
         """Send `+GROUP` for a process group to end with this process, `-GROUP` for one that is gone."""
         with self._lock:
             self._write(line)
+
+    @contextlib.contextmanager
+    def watching(self, pid: int) -> Iterator[None]:
+        """End the process and its group with this process, from the start of a program to its end."""
+        if sys.platform == "win32":
+            end_job = job_of(pid)
+            try:
+                yield
+            finally:
+                end_job()
+        else:
+            self.tell(f"+{pid}")
+            try:
+                yield
+            finally:
+                self.tell(f"-{pid}")
 
     def _write(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:

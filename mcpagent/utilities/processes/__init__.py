@@ -1,0 +1,1 @@
+"""Child processes: what they leave, their watchdog, and programs with bounded output."""
