@@ -84,7 +84,7 @@ def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
 
 def notice_line(event: Notice, glyphs: Glyphs) -> Text:
     """Return a warning in its colour, a hint dimmed."""
-    line = warning_line(event.text, glyphs, 300)
+    line = warning_line(event.text, glyphs, 1200)
     if event.level == "warning":
         return line
     return Text(line.plain, "dim")
