@@ -382,7 +382,8 @@ def server_failed_lines(
 
 def reason(server: str, text: str) -> str:
     """Return why a server failed, for a line that already has its name."""
-    return safe_line(text, 400).removeprefix(f'server "{server}" ')
+    line, name = safe_line(text, 400), f'server "{server}"'
+    return line.removeprefix(f"{name} ").removeprefix(f"{name}: ")
 
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:
