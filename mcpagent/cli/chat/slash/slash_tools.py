@@ -27,6 +27,7 @@ from mcpagent.cli.tools_command.tool_views import (
     meant_tool,
     not_connected_lines,
     search_report,
+    skill_names,
     tools_with_words,
     unknown_tool,
 )
@@ -81,7 +82,12 @@ async def find(desk: ChatState, argument: str) -> None:
     known = len(desk.agent.known_tools)
     desk.say(
         *search_report(
-            result, known, width=desk.width, glyphs=desk.terminal.glyphs, explain=True
+            result,
+            known,
+            width=desk.width,
+            glyphs=desk.terminal.glyphs,
+            explain=True,
+            skills=skill_names(desk.agent),
         )
     )
     desk.say(*not_connected_lines(desk.agent))
