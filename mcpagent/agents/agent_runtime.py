@@ -8,8 +8,8 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +33,7 @@ from mcpagent.models.model_names import shown_spec
 from mcpagent.models.output_modes.structured_output import told_form
 from mcpagent.models.provider_tools.provider_tool_values import names_taken
 from mcpagent.permissions.approval_policy import ApprovalPolicy
+from mcpagent.permissions.unused_rules import unused_rule_line, unused_rules
 from mcpagent.run.agent_run import (
     AgentRun,
     Pipeline,
@@ -48,7 +49,9 @@ from mcpagent.tool_search.announcements import start_warnings
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch, possible_search
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.toolsets.agent_tools import agent_behind
 from mcpagent.toolsets.definition import Definition, ModelChoice
+from mcpagent.toolsets.prompt_and_resource_tools import known_content
 from mcpagent.toolsets.sources import McpConfig
 from mcpagent.utilities.python.argument_checks import checked, expect
 from mcpagent.utilities.python.event_loops import (
@@ -60,7 +63,7 @@ from mcpagent.utilities.python.event_loops import (
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Emit, Event, Notice, SubagentEvent, ignore
 from mcpagent.values.limits.run_limits import Limits
-from mcpagent.values.messages import Content, Message, Spent
+from mcpagent.values.messages import Content, Message, Spent, ToolDefinition
 from mcpagent.values.tool_context import ToolContext
 from mcpagent.values.tools import Tool, ToolOutput
 
@@ -129,6 +132,7 @@ class AgentRuntime:
         self._background: BackgroundLoop | None = None
         self._starting = threading.Lock()
         self._warned: set[str] = set()
+        self._has_checked_rules = False
 
     def __repr__(self) -> str:
         choice = self.model_choice
@@ -419,6 +423,7 @@ class AgentRuntime:
             *unasked,
         ):
             self.emit(Notice(safe_line(line, 300), "warning"))
+        self._report_unused_rules()
         return self
 
     async def __aexit__(
@@ -538,6 +543,56 @@ class AgentRuntime:
                 "the agent was started in the process that this one was forked from; make one here"
             )
 
+    def reachable(self) -> list[AgentRuntime]:
+        """Return this agent and all agents that it can call, each once; those that are starting know no others yet."""
+        found = [self]
+        for one in found:
+            if one._own is None:
+                continue
+            for tool in one._own.tools.known.values():
+                called = agent_behind(tool)
+                if isinstance(called, AgentRuntime) and called not in found:
+                    found.append(called)
+        return found
+
+    def askable(self) -> list[ToolDefinition]:
+        """Return everything that rules can name: the tools, and the known prompts and resources of the servers.
+
+        Those of all agents that this one can call are included, because rules judge their calls too.
+        """
+        tools: list[ToolDefinition] = []
+        for one in self.reachable():
+            known = one.tools.known.values()
+            tools += [tool.definition for tool in known if tool.asks is None]
+            with suppress(AgentStateError):  # a replay has no servers
+                one._require_started()
+                tools += known_content(one.definition.sources.servers)
+        return tools
+
+    def _report_unused_rules(self) -> None:
+        """Report the rules that fit nothing, once, when everything is listed.
+
+        The owner of a function of rules, such as the command line, does so itself.
+        """
+        rules = self.permissions.rules
+        if self._has_checked_rules or not isinstance(rules, Mapping):
+            return
+        agents = self.reachable()
+        is_listed = all(one.definition.sources.is_listed for one in agents)
+        if not is_listed or any(one._own is None for one in agents):
+            return
+        self._has_checked_rules = True
+        servers = tuple(self.definition.sources.servers.configs.values())
+        if not rules and not any(server.approval for server in servers):
+            return
+        known = self.askable()
+        own = [tool.definition for tool in self.tools.virtual]
+        unused = unused_rules(self.permissions.rules_now(), servers, [*known, *own])
+        for place, pattern in unused:
+            self.warn(
+                unused_rule_line(place, pattern, known, "known_tools has the names")
+            )
+
     def _broadcast(self, event: Event) -> None:
         self.emit(event)
         for subscriber in tuple(self._subscribers.values()):
@@ -548,6 +603,7 @@ class AgentRuntime:
         if self._own is None:  # it will begin with this
             return
         self._own.refresh()
+        self._report_unused_rules()
         waits = (
             self.definition.options.servers.startup_seconds != 0
         )  # without a wait, `ServerConnected` reports it

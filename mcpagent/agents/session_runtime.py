@@ -31,6 +31,7 @@ from mcpagent.journal.sessions.saved_state import (
     KnownTools,
     LastAnnounced,
     SavedState,
+    StoppedAnswer,
     UnfinishedRun,
 )
 from mcpagent.journal.sessions.session_writer import SessionWriter, kept_as, restored
@@ -156,6 +157,7 @@ class SessionRuntime(Runnable[Deps]):
         "_section",
         "_shelf",
         "_spent",
+        "_stopped",
         "_store",
         "_task",
         "_tools",
@@ -207,6 +209,9 @@ class SessionRuntime(Runnable[Deps]):
         self._pending = standing.pending
         self._unfinished = standing.run
         self._trace = standing.trace
+        self._stopped = tuple(
+            one for one in standing.stopped if one.place <= len(conversation)
+        )
         self._output = (
             spec_from_json(standing.output) if standing.output is not None else None
         )
@@ -793,6 +798,7 @@ class SessionRuntime(Runnable[Deps]):
         self._pending, self._unfinished = (), None
         self._output = None
         self._only_asked_wait, self._begun, self._spent = False, None, Spent()
+        self._stopped = ()
         if self._store is not None:
             self._keep_in(SessionWriter(self._store, self.id))
 
@@ -817,6 +823,17 @@ class SessionRuntime(Runnable[Deps]):
             length, self._conversation.open_calls, self._conversation.place
         )
         self._unfinished = self._output = None
+        self._stopped = tuple(one for one in self._stopped if one.place <= length)
+        self._keep_soon()
+
+    def stopped_after(self, length: int) -> list[str]:
+        """Return the words of the answers that were stopped after so many messages."""
+        return [one.text for one in self._stopped if one.place == length]
+
+    def add_stopped(self, text: str) -> None:
+        """Keep the words of an answer that was stopped: for people, no model receives them."""
+        stopped = StoppedAnswer(len(self._conversation), text)
+        self._stopped = (*self._stopped, stopped)
         self._keep_soon()
 
     def _go_on(self, length: int | None = None) -> None:
@@ -1161,6 +1178,7 @@ class SessionRuntime(Runnable[Deps]):
             if self._owner.definition.code_mode is not None
             else {},
             windows={**conversation.windows},
+            stopped=self._stopped,
         )
 
     def snapshot(self) -> LoadedSession:

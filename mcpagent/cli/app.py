@@ -27,7 +27,7 @@ from mcpagent.cli.common.error_lines import (
 from mcpagent.cli.common.exit_codes import ExitCode, code_of_error
 from mcpagent.cli.help import top_level_help
 from mcpagent.cli.mcp_app import mcp_app
-from mcpagent.cli.routing import Grammar, UnknownCommandError, route
+from mcpagent.cli.routing import Grammar, UnknownCommandError, cut_server, route
 from mcpagent.cli.runs_app import Database, runs_app
 from mcpagent.cli.sessions_app import sessions_app
 from mcpagent.cli.setup_app import (
@@ -297,7 +297,8 @@ def command_line() -> Any:
 def _dispatch(arguments: Sequence[str]) -> int:
     command = command_line()
     arguments, whole = _help_wanted(arguments)
-    routed = route(arguments, _grammar(command))
+    grammar = _grammar(command)
+    routed = route(arguments, grammar)
     if "--" in routed:
         own = routed[: routed.index("--")]
     else:
@@ -314,9 +315,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return print_candidates(routed[1:], command)
     _close_own_folders()
     defaults = _defaults(command, routed)
-    result = command.main(
-        routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults
-    )
+    try:
+        result = command.main(
+            routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults
+        )
+    except TyperException as error:
+        if cut := cut_server(arguments, grammar):
+            raise UnknownCommandError(cut) from error
+        raise
     return int(result or 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -132,7 +133,8 @@ def mcp_add(
         bool, typer.Option("--replace", help="Replace the server of that name.")
     ] = False,
 ) -> int:
-    """Adds a server: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
+    """Adds a server and starts it once: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
+    from mcpagent.cli.servers.server_commands import try_added
     from mcpagent.cli.servers.server_editing import NewServer, add_server
 
     new = NewServer(
@@ -145,7 +147,9 @@ def mcp_add(
         **_entry_settings(set_ or ()),
         trust=trust,
     )
-    return add_server(options, new, scope, replace=replace)
+    return add_server(
+        options, new, scope, replace=replace, tried=partial(try_added, options)
+    )
 
 
 def _entry_settings(pairs: Sequence[str]) -> dict[str, str]:

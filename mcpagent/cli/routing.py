@@ -69,9 +69,52 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     """Return the arguments with the command first: options may precede it.
 
     A text with white space, or any text with -p, is a question. Raises `UnknownCommandError` for another word that is
-    no command, so that a typo is never sent to a model, and for a `--server` whose command is not in quotes.
+    no command, so that a typo is never sent to a model, and for a question that may be the rest of a server's command.
     """
-    _expect_whole_servers(arguments, grammar.options)
+    cut = cut_server(arguments, grammar)
+    try:
+        routed = _routed(arguments, grammar)
+    except UnknownCommandError as error:
+        raise UnknownCommandError(cut or str(error)) from None
+    if cut and routed[0] in ("ask", "chat"):
+        raise UnknownCommandError(cut)
+    return routed
+
+
+def cut_server(arguments: Sequence[str], grammar: Grammar) -> str:
+    """Return an error for `--server NAME=python server.py`, "" if each word after a server belongs to an option.
+
+    The words up to our next long option may be the rest of the server's command. A command with white space was in
+    quotes, so it is whole.
+    """
+    for at, word in enumerate(arguments):
+        flag, equals, given = word.partition("=")
+        if word == "--":
+            break
+        if flag != "--server":
+            continue
+        rest = list(arguments[at + 1 :])
+        if not equals:
+            given = rest.pop(0) if rest else ""
+        name, named, command = given.partition("=")
+        if not named:
+            name, command = "NAME", given
+        words = _words_of_command(rest, grammar.options)
+        is_cut = _read(words, grammar.value_options)[0] is not None
+        if is_cut and not any(map(str.isspace, command)) and "://" not in command:
+            return _cut_line(name, command, words)
+    return ""
+
+
+def _cut_line(name: str, command: str, words: Sequence[str]) -> str:
+    whole = shlex.quote(" ".join([command, *map(shlex.quote, words)]))
+    return (
+        f"--server {safe_line(name, 40)}: words follow {safe_line(command, 60)}; put its whole command in quotes: "
+        f"--server {safe_line(f'{name}={whole}', 200)}; a question goes before --server"
+    )
+
+
+def _routed(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     arguments = _with_values(arguments, grammar.may_be_bare)
     first, flags = _read(arguments, grammar.value_options)
     given = list(arguments)
@@ -105,35 +148,12 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     raise UnknownCommandError(_unknown(word, after, grammar.commands))
 
 
-def _expect_whole_servers(arguments: Sequence[str], options: Collection[str]) -> None:
-    """Raise `UnknownCommandError` for `--server NAME=python server.py`: the rest would become arguments of ours."""
-    for at, word in enumerate(arguments):
-        flag, _, given = word.partition("=")
-        rest = list(arguments[at + 1 :])
-        if word == "--":
-            return
-        if flag != "--server":
-            continue
-        if word == flag:
-            given = rest.pop(0) if rest else ""
-        name, _, command = given.partition("=")
-        words = _words_of_command(rest, options)
-        from mcpagent.permissions.trust.launches import only_runs_others
-
-        if words and only_runs_others(command):
-            whole = shlex.quote(" ".join([command, *map(shlex.quote, words)]))
-            raise UnknownCommandError(
-                f"--server {safe_line(name, 40)}: {command} alone is no server; put its whole command in quotes: "
-                f"--server {safe_line(f'{name}={whole}', 200)}"
-            )
-
-
 def _words_of_command(words: Sequence[str], options: Collection[str]) -> list[str]:
     """Return the first words that can belong to a server's command: up to one of our long options, or a question."""
     taken: list[str] = []
     for word in words:
         is_ours = word.startswith("--") and word.partition("=")[0] in options
-        if is_ours or any(map(str.isspace, word)):
+        if is_ours or word in ("-p", "--") or any(map(str.isspace, word)):
             break
         taken.append(word)
     return taken

@@ -80,7 +80,7 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
         ) from None
     except FileNotFoundError:
         raise ConfigError(
-            f"{label}: not found{_near_file(path)}; create it or pass another file"
+            f"{label}: not found{near_file(path)}; create it or pass another file"
         ) from None
     except PermissionError:
         raise ConfigError(
@@ -96,12 +96,13 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
         ) from None
 
 
-def _near_file(path: Path) -> str:
+def near_file(path: Path) -> str:
+    """Return why a file is not found, for a place behind its name: its folder, or a file with a similar name."""
     try:
         names = {
             entry.stem: entry.name
             for entry in path.parent.iterdir()
-            if entry.suffix == ".json"
+            if entry.suffix in (".json", path.suffix)
         }
     except OSError:
         if not path.parent.exists():

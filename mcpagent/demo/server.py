@@ -10,11 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
-
-from mcp.server import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
+from typing import TYPE_CHECKING, Any
 
 from mcpagent.demo import DemoToolError
 from mcpagent.demo import chance_tools as chance
@@ -27,6 +23,9 @@ from mcpagent.demo import place_tools as places
 from mcpagent.demo import system_tools as system
 from mcpagent.demo import text_tools as text
 from mcpagent.demo import unit_tools as units
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
 
 THEMES = (clock, numbers, units, text, notes, files, chance, colours, places, system)
 
@@ -42,6 +41,8 @@ def tools_of(theme: ModuleType) -> list[Callable[..., Any]]:
 
 
 def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+    from mcp.server.mcpserver.exceptions import ToolError
+
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -55,6 +56,9 @@ def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 def build_server() -> MCPServer[Any]:
     """A server with every demo tool; notes and todo entries live as long as the process."""
     from importlib.metadata import version
+
+    from mcp.server import MCPServer
+    from mcp.types import ToolAnnotations
 
     server: MCPServer[Any] = MCPServer(
         "mcpagent-demo",

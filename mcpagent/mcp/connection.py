@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import mcp_types as types
 from mcp import MCPError
@@ -76,13 +77,22 @@ _OTHER_TRANSPORT_STATUSES = frozenset({200, 400, 404, 405, 406, 410, 415, 501})
 """Statuses with which a URL of the older SSE transport may answer a POST."""
 _PING_SECONDS = 1.8
 """Less than `open_requests.PROBE_SECONDS`, because the end of the probe would look like an answer."""
+SILENT_SECONDS = 2.0
+"""A process that has read its input, but has written nothing for so long, is reported: it may be no server."""
+UNREAD_SECONDS = 10.0
+"""A process that has not read its input either may still load its packages, so it is reported later."""
+GREETING_SECONDS = 0.25
+"""A server that ignores the probe is greeted after `open_requests.PROBE_SECONDS`; the report waits for its answer."""
+
+Pause: TypeAlias = Callable[[float], Awaitable[None]]
 
 
 class McpConnection:
     """A connection to one server; used once, from `open` to `close`.
 
     `report` receives the server's notifications, redacted, at any time. `handlers` define what the server may ask,
-    `auth` authenticates with a remote one, and `log_folder` is the folder for its output.
+    `auth` authenticates with a remote one, and `log_folder` is the folder for its output. `pause` waits for so many
+    seconds before a silent process is reported.
     """
 
     def __init__(
@@ -95,8 +105,10 @@ class McpConnection:
         handlers: Handlers = NO_HANDLERS,
         auth: httpx2.Auth | None = None,
         log_folder: Path | None = None,
+        pause: Pause = asyncio.sleep,
     ) -> None:
         self.config = config
+        self._pause = pause
         self.era: Era = era
         self._report = report
         self._explain = Explainer(config.name)
@@ -139,12 +151,12 @@ class McpConnection:
             return ready.result()
         waited = self.config.connect_timeout_seconds
         tail = self._explain.last_words
+        what = f"did not answer within {waited:g} s{after_colon(tail)}{self._explain.heard}; check its command or"
+        if self._is_silent:
+            what = f"{silence_of(self.config, waited)}; if it is one,"
         await self.close()
         raise self._explain.error(
-            f"did not answer within {waited:g} s{after_colon(tail)}{self._explain.heard}; "
-            'check its command or raise "connect_timeout_seconds"',
-            "connect",
-            tail,
+            f'{what} raise "connect_timeout_seconds"', "connect", tail
         )
 
     async def close(self) -> None:
@@ -256,7 +268,11 @@ class McpConnection:
                 **callbacks(self.config.name, self._handlers, self._attempts.paused),
             ) as session,
         ):
-            await agree_on_era(session, way.era)
+            waiting = self._start(self._report_silence())
+            try:
+                await agree_on_era(session, way.era)
+            finally:
+                waiting.cancel()
             if session.initialize_result is not None:
                 self.era = "legacy"
             else:
@@ -299,6 +315,20 @@ class McpConnection:
                 )
             except REQUEST_FAILURES as error:
                 self.warn(f"does not take the log level: {safe_line(str(error))}")
+
+    @property
+    def _is_silent(self) -> bool:
+        return self._stdio is not None and self._stdio.is_silent
+
+    async def _report_silence(self) -> None:
+        """Report a process that has written nothing since its start; connecting continues."""
+        seconds = SILENT_SECONDS
+        await self._pause(SILENT_SECONDS + GREETING_SECONDS)
+        if self._stdio is not None and self._stdio.has_unread:
+            seconds = UNREAD_SECONDS
+            await self._pause(UNREAD_SECONDS - SILENT_SECONDS)
+        if self._is_silent:
+            self.report(ServerNews("silence", silence_of(self.config, seconds)))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start work in the background that ends with the connection."""
@@ -528,6 +558,16 @@ class McpConnection:
             self._stop.set()
         except RequestLostError:
             pass
+
+
+def silence_of(config: ServerConfig, seconds: float) -> str:
+    """Return the text about a process that has written nothing: its command may start no server."""
+    words = [str(word) for word in (config.command, *config.args)]
+    program = safe_line(words[0], 60)
+    return (
+        f"{program} has neither answered nor written for {seconds:g} s; is it a server? "
+        f"command: {safe_line(shlex.join(words), 1000)}"
+    )
 
 
 def _is_cancelled() -> bool:

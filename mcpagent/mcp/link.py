@@ -454,6 +454,8 @@ class ServerLink:
             self._forget_cached()
             self._announced += 1
             self._refresh_soon()
+        if news.kind == "silence" and self._last_failure:
+            return  # its failure has said so
         self._news.report(news)
 
     def _refresh_soon(self) -> None:

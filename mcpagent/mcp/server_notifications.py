@@ -32,10 +32,11 @@ class ServerNews:
     """A notification of a server, or an observation about it.
 
     `text` is the message of a "warning" about an oddity or of a "log" entry, the URI of a changed "resource", or the
-    name of a changed "list": "tools", "prompts" or "resources". `level` is the server's level of a log message.
+    name of a changed "list": "tools", "prompts" or "resources". "silence": a started process has written nothing so
+    far; `text` says so with its command. `level` is the server's level of a log message.
     """
 
-    kind: Literal["warning", "log", "list", "resource"]
+    kind: Literal["warning", "log", "list", "resource", "silence"]
     text: str
     level: str = ""
 
@@ -71,6 +72,8 @@ class NotificationLimiter:
         """Process a notification. A change of the server's lists is not for users, and emits nothing."""
         if news.kind == "warning":
             self.warn(news.text)
+        elif news.kind == "silence":  # true now, unlike a warning, which stays
+            self._emit(Notice(f'server "{self._server}": {news.text}', "warning"))
         elif news.kind == "log":
             self._add_to_log(ServerLogged(self._server, news.level, news.text))
         elif (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from mcpagent.models.endpoints.model_identity import OWN_SERVERS
+from mcpagent.models.endpoints.model_identity import OWN_SERVERS, is_ollama_cloud
 from mcpagent.values.messages import Usage
 
 MILLION = 1_000_000
@@ -25,9 +25,11 @@ LEAST_SEARCH_COST, MOST_SEARCH_COST = _KEEPING / _LARGEST_SHARE, 400_000.0
 def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float | None:
     """Return the price of these tokens, the cached ones at their own, and of web searches; None if it is not known.
 
-    Servers of one's own cost 0. `provider` and `model` are the halves of a model's name. The address decides whose
-    prices count.
+    Servers of one's own cost 0; what they pass on to ollama.com has an unknown price. `provider` and `model` are the
+    halves of a model's name. The address decides whose prices count.
     """
+    if is_ollama_cloud(provider, model, base_url):
+        return None
     if provider in OWN_SERVERS:
         return 0.0
     try:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from mcpagent.config.secret_store import EnvironmentWithKeys, with_stored_keys
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.base import Model
-from mcpagent.models.endpoints.model_identity import identity_of
+from mcpagent.models.endpoints.model_identity import identity_of, is_ollama_cloud
 from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, as_texts, settings_of
 from mcpagent.utilities.python.argument_checks import expect, expect_arguments
@@ -308,10 +308,6 @@ def parse_spec(spec: str) -> ModelSpec:
     return ModelSpec(prefix, model, options)
 
 
-_OLLAMA_CLOUD = (":cloud", "-cloud")
-"""Ends of the names of models that a local Ollama passes on to ollama.com (https://docs.ollama.com/cloud)."""
-
-
 def receivers_of(spec: str) -> frozenset[str]:
     """Return who a model's name, or several between commas, sends conversations to, and with which key.
 
@@ -324,7 +320,7 @@ def receivers_of(spec: str) -> frozenset[str]:
         receiver = prefix.strip().lower()
         if receiver in ("", "offline"):
             continue
-        if receiver == "ollama" and model.strip().lower().endswith(_OLLAMA_CLOUD):
+        if is_ollama_cloud(receiver, model):
             receiver = "ollama.com, through ollama"
         options = dict(parse_qsl(query, keep_blank_values=True))
         if "base_url" in options:

@@ -25,6 +25,7 @@ from mcpagent.toolsets.composition import (
     ToolSource,
     as_toolset,
     expects_deferred,
+    known_of,
     labelled_tools,
 )
 from mcpagent.toolsets.functions import function_tool
@@ -37,7 +38,11 @@ from mcpagent.toolsets.listed_tools import (
 )
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.toolsets.selection import Selection
-from mcpagent.toolsets.unmatched_names import unknown_name_line, unknown_names
+from mcpagent.toolsets.unmatched_names import (
+    Known,
+    unknown_name_line,
+    unknown_names,
+)
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.python.worker_threads import with_pauses
 from mcpagent.utilities.text.safe_text import safe_line
@@ -115,6 +120,11 @@ class AgentSources(Protocol):
     @property
     def statuses(self) -> dict[str, ServerStatus]:
         """Each MCP server by name, also those that failed."""
+        ...
+
+    @property
+    def is_listed(self) -> bool:
+        """True if every server and toolset has listed its tools, for all runs."""
         ...
 
     @property
@@ -474,6 +484,13 @@ class ToolSources:
     def statuses(self) -> dict[str, ServerStatus]:
         """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
         return self.servers.statuses
+
+    @property
+    def is_listed(self) -> bool:
+        """True if every server works and has listed its tools, and no toolset has others in a run."""
+        states = [status.state for status in self.statuses.values()]
+        is_complete = all(known_of(toolset) is Known.ALL for toolset in self._toolsets)
+        return is_complete and all(state in ("ready", "cached") for state in states)
 
     @property
     def unavailable(self) -> dict[str, str]:

@@ -141,10 +141,15 @@ def test_words_of_other_programs_for_the_commands_of_a_group_are_answered_with_o
     "typed, meant",
     [
         ("chat --server slow=python ../slow.py", "slow='python ../slow.py'"),
-        ("-p hello --server slow=python3.12 ../slow.py", "slow='python3.12 ../slow.py'"),
+        ("-p hello --server slow=./run ../slow.py", "slow='./run ../slow.py'"),
         ("--server fs=npx -y @scope/server /tmp --quiet", "fs='npx -y @scope/server /tmp'"),  # -y is --yes here
-        ("tools call --server=slow=python -m mine push", "slow='python -m mine push'"),
-        ("ask --server slow=./server hello", ""),
+        ("ask --server npx -y pkg", "NAME='npx -y pkg'"),
+        ("--server slow=python slow.py", "slow='python slow.py'"),  # no command either
+        ("ask --server slow=./server hello", "slow='./server hello'"),
+        ("ask hello --server slow=./server", ""),
+        ("ask hello --server slow=./server -m offline", ""),
+        ("--server slow=./server -p hello", ""),
+        ("tools search --server slow=./server clock", ""),  # the command takes this word
         ("chat --server slow=python", ""),  # an error of its start
         ("chat --server x=http://localhost:1/mcp hello", ""),
         ("mcp add slow -- python --server a=python b", ""),
@@ -156,4 +161,21 @@ def test_a_server_whose_command_is_not_quoted_is_one_error_with_the_right_quotes
         return
     with pytest.raises(UnknownCommandError) as caught:
         route(typed.split(), GRAMMAR)
-    assert str(caught.value).endswith(f"alone is no server; put its whole command in quotes: --server {meant}")
+    assert str(caught.value).endswith(
+        f"put its whole command in quotes: --server {meant}; a question goes before --server"
+    )
+
+
+def test_words_that_no_option_and_no_argument_takes_are_the_rest_of_a_servers_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for typed in (
+        ["tools", "list", "--server", "fs=npx", "-y", "pkg"],
+        ["tools", "call", "--server=fs=npx", "-y", "pkg"],
+        ["doctor", "--server", "fs=npx", "pkg"],
+    ):
+        assert run(typed) == 2
+        said = capsys.readouterr().err
+        assert "--server fs: words follow npx; put its whole command in quotes: --server fs='npx " in said
+    assert run(["tools", "list", "--server", "fs=npx -y pkg", "-x"]) == 2
+    assert "no such option" in capsys.readouterr().err

@@ -48,7 +48,11 @@ def test_a_price_is_known_or_said_not_to_be(provider: str, model: str, base_url:
 
 
 def test_servers_of_ones_own_cost_nothing_and_impossible_counters_have_no_price() -> None:
-    assert dollars_for(MILLION, "ollama", "qwen3", "http://localhost:11434/v1") == 0
+    local = "http://localhost:11434/v1"
+    assert dollars_for(MILLION, "ollama", "qwen3", local) == 0
+    assert dollars_for(MILLION, "ollama", "nebula-cloudy", local) == 0
+    for model, at in (("gpt-oss:120b-cloud", local), ("glm-5:Cloud", local), ("gpt-oss", "https://ollama.com/v1")):
+        assert dollars_for(MILLION, "ollama", model, at) is None, model
     impossible = Usage(input_tokens=1, cache_read_tokens=5)
     assert dollars_for(impossible, "anthropic", "claude-sonnet-4-5", ANTHROPIC) is None
 

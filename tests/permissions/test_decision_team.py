@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from mcpagent import Agent, ScriptedModel
-from mcpagent.cli.oneshot.agent_options import askable, runtimes_of
 from tests.servers import door_server
 from tests.terminal.warm import run
 
@@ -43,9 +42,9 @@ async def test_everything_that_rules_can_name_includes_the_tools_of_called_agent
     inner.tool(middle.as_tool("middle", "Ask back."))  # agents may call each other
     outer = Agent(ScriptedModel([]), tools=[middle.as_tool("middle", "Help."), inner.as_tool("inner", "Help.")])
     async with outer:
-        found = runtimes_of(outer)
+        found = outer._runtime.reachable()
         assert len(found) == 3
         assert set(found) == {one._runtime for one in (outer, middle, inner)}
-        names = [tool.name for tool in askable(outer)]
+        names = [tool.name for tool in outer._runtime.askable()]
     assert names.count("wipe") == 1
     assert {"middle", "inner"} <= {*names}

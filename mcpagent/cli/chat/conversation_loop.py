@@ -306,8 +306,7 @@ class Chat:
         text = "".join(self._heard)
         self._heard.clear()
         if text.strip():
-            stopped = (*self.desk.trace.stopped, (len(self.agent.messages), text))
-            self.desk.trace = replace(self.desk.trace, stopped=stopped)
+            self.agent._runtime.own_session.add_stopped(text)
 
     async def _read(self) -> str:
         if not self._interrupted:

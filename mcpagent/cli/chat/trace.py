@@ -70,8 +70,7 @@ class Trace:
     """The events of a conversation so far, as a value: undoing a question restores an earlier one.
 
     Requests are counted from 1 over all turns; `loaded`, `removed` and `called` refer to these numbers. `used` are the
-    provider's latest input tokens. `stopped` are the words of answers that were stopped, each with the number of
-    messages before it.
+    provider's latest input tokens.
     """
 
     requests: int = 0
@@ -83,8 +82,6 @@ class Trace:
     called: Mapping[str, tuple[int, ...]] = field(
         default_factory=dict[str, tuple[int, ...]]
     )
-
-    stopped: tuple[tuple[int, str], ...] = ()
 
     def after(self, event: Event, agent: Agent) -> Trace:
         """Return the trace with this event; call it when the event happens: the conversation is then as sent."""

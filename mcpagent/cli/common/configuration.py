@@ -20,6 +20,7 @@ from mcpagent.config import (
     load_named_servers,
     load_servers,
 )
+from mcpagent.config.config_documents import near_file
 from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.config.server_files import merged_servers
 from mcpagent.config.spellings import KEY_OF_SPELLING
@@ -161,7 +162,13 @@ def _api_from_option(text: str, folder: Path) -> ServersConfig:
     named = re.fullmatch(r"([A-Za-z][\w-]*)=(.+)", text.strip())
     name, source = named.groups() if named is not None else ("", text.strip())
     if not source.startswith(("http://", "https://")):
-        source = str(folder.absolute() / Path(source).expanduser())
+        path = folder.absolute() / Path(source).expanduser()
+        if not path.exists():
+            shown = safe_line(source, 100)
+            raise ConfigError(
+                f"--openapi {shown}: not found{near_file(path)}; name a file or the address of an OpenAPI document"
+            )
+        source = str(path)
     try:
         return ServersConfig((openapi_toolset(source, name=name),))
     except ConfigError as error:

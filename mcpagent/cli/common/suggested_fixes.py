@@ -29,12 +29,11 @@ _NO_PACKAGE = re.compile(
     re.IGNORECASE,
 )
 _OUR_WORDS = re.compile(
-    r"gave no answer|no answer|did not|within \d|timed out|timeout", re.IGNORECASE
+    r"gave no answer|no answer|did not|neither answered|within \d|timed out|timeout",
+    re.IGNORECASE,
 )
 
-_WRITTEN = re.compile(
-    r'(?<=is a whole command line; )write "command": .+|(?<=is no server; )give its arguments: .+'
-)
+_WRITTEN = re.compile(r'(?<=is a whole command line; )write "command": .+')
 
 LAUNCHERS: Mapping[str, str] = {
     "npx": "install Node.js, which brings npx",

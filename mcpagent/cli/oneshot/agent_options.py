@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shlex
 import sys
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mcpagent.cli.common.error_lines import did_you_mean
 from mcpagent.cli.common.number_formats import counted
 from mcpagent.cli.oneshot.prompts import instructions_of
-from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
+from mcpagent.errors import ConfigError, InputError, ServerError
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, ServerFailed
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcpagent.agents.agent import Agent
-    from mcpagent.agents.agent_runtime import AgentRuntime
     from mcpagent.cli.approvals.approver import Approver, Ask
     from mcpagent.cli.approvals.server_requests import ServerRequests
     from mcpagent.cli.common.configuration import Configuration
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from mcpagent.toolsets.skill_toolset import SkillsToolset
     from mcpagent.values.events import Emit
     from mcpagent.values.limits.run_limits import Limits
-    from mcpagent.values.messages import ToolDefinition
 
 KEY_HINT = "no API key: offline model. A real one: mcpagent keys set anthropic, or -m ollama:<model>"
 _SERVERS_HINT = "bundled demo server. Your own: mcpagent mcp add NAME -- COMMAND"
@@ -403,98 +400,21 @@ def rules_without_effect(
 ) -> list[str]:
     """Return a line for each rule without effect: it matches nothing (with suggestions), or is not permitted."""
     from mcpagent.config.server_files import vouches_for_itself
-    from mcpagent.permissions.decision import entry_rules, is_about
-    from mcpagent.permissions.rule_matching import resource_servers
+    from mcpagent.permissions.unused_rules import unused_rule_line, unused_rules
 
-    asked, servers = askable(agent), _servers_of(configuration)
+    servers = _servers_of(configuration)
     lines = [
         f"{server.source}: a project's file may not allow or trust its own tools; what it says of {server.name} is left"
         for server in servers
         if server.scope == "project" and vouches_for_itself(server.written)
     ]
-    if any(one.tools.listing.connecting for one in runtimes_of(agent)):
+    if any(one.tools.listing.connecting for one in agent._runtime.reachable()):
         return lines  # the rules may be about their tools
-    readable = {tool.server for tool in asked if tool.kind == "resource"}
-    written = [
-        ("--allow or --deny", rule.pattern)
-        for rule in rules.options
-        # A resource need not be listed: for it will do that its server has some.
-        if not (
-            any(rules.names(rule, tool) for tool in asked)
-            or resource_servers(rule.pattern) & readable
-        )
+    known, where = agent._runtime.askable(), "mcpagent tools list names them"
+    unused = unused_rules(rules, servers, known)
+    return lines + [
+        unused_rule_line(place, pattern, known, where) for place, pattern in unused
     ]
-    of_entries = [
-        rule
-        for server in servers
-        for rule in entry_rules(server)
-        if not rule.only_reads
-    ]
-    for rule in dict.fromkeys(of_entries):
-        of_server = [tool for tool in asked if tool.server == rule.server]
-        is_readable = rule.pattern.startswith("@") and rule.server in readable
-        if (
-            of_server
-            and not is_readable
-            and not any(is_about(rule, tool) for tool in of_server)
-        ):
-            written.append(
-                (
-                    f"{rule.place}: approval of {safe_line(rule.server, 64)}",
-                    rule.pattern,
-                )
-            )
-    for place, glob in written:
-        hint = did_you_mean(near_rules(glob, asked), "mcpagent tools list names them")
-        lines.append(
-            f"{place} {safe_line(glob, 80) or repr(glob)}: nothing of that name is known; {hint}"
-        )
-    return lines
-
-
-def askable(agent: Agent) -> list[ToolDefinition]:
-    """Return everything that rules can name: the tools, and the known prompts and resources of the servers.
-
-    Those of all agents that this one can call are included, because rules judge their calls too.
-    """
-    from mcpagent.toolsets.prompt_and_resource_tools import known_content
-
-    tools: list[ToolDefinition] = []
-    for one in runtimes_of(agent):
-        tools += [
-            tool.definition for tool in one.tools.known.values() if tool.asks is None
-        ]
-        with contextlib.suppress(AgentStateError):  # a replay has no servers
-            one._require_started()
-            tools += known_content(one.definition.sources.servers)
-    return tools
-
-
-def runtimes_of(agent: Agent) -> list[AgentRuntime]:
-    """Return the runtimes of the agent and of all agents that it can call, each once."""
-    from mcpagent.agents.agent_runtime import AgentRuntime
-    from mcpagent.toolsets.agent_tools import agent_behind
-
-    found = [agent._runtime]
-    for one in found:
-        for tool in one.tools.known.values():
-            called = agent_behind(tool)
-            if isinstance(called, AgentRuntime) and called not in found:
-                found.append(called)
-    return found
-
-
-def near_rules(
-    rule: str, asked: Iterable[ToolDefinition], cutoff: float = 0.5
-) -> list[str]:
-    """Return suggestions for a rule that matches nothing: the same name elsewhere, else a similar spelling."""
-    from mcpagent.permissions.rule_matching import rule_of
-
-    same = [rule_of(tool) for tool in asked if rule in (tool.key.name, tool.name)]
-    spelled = [
-        name for tool in asked if len(name := rule_of(tool)) <= 2 * len(rule) + 80
-    ]
-    return same[:3] or get_close_matches(rule[:200], spelled, n=1, cutoff=cutoff)
 
 
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:

@@ -84,7 +84,7 @@ def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
 
 def notice_line(event: Notice, glyphs: Glyphs) -> Text:
     """Return a warning in its colour, a hint dimmed."""
-    line = warning_line(event.text, glyphs, 300)
+    line = warning_line(event.text, glyphs, 1200)
     if event.level == "warning":
         return line
     return Text(line.plain, "dim")
@@ -382,7 +382,8 @@ def server_failed_lines(
 
 def reason(server: str, text: str) -> str:
     """Return why a server failed, for a line that already has its name."""
-    return safe_line(text, 400).removeprefix(f'server "{server}" ')
+    line, name = safe_line(text, 400), f'server "{server}"'
+    return line.removeprefix(f"{name} ").removeprefix(f"{name}: ")
 
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:

@@ -160,10 +160,12 @@ async def probe(
     auth: Auth | None = None,
     *,
     seconds: float | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Probe:
     """Start the server, query its capabilities and lists, and stop it. Raises only cancellation.
 
-    A server that may take longer to connect than `seconds` is then reported as connecting.
+    A server that may take longer to connect than `seconds` is then reported as connecting. `say` receives what a user
+    should know while the test goes on, as one line.
     """
     limit = None
     if seconds and seconds < config.connect_timeout_seconds:
@@ -174,7 +176,7 @@ async def probe(
         result.stages.append(
             Stage("config", ok=True, detail=safe_line(config.source, 200))
         )
-    trial = _Trial(config, result)
+    trial = _Trial(config, result, say)
     import_module(
         "mcpagent.mcp.connection"
     )  # the MCP SDK takes its time, which is not the server's
@@ -208,8 +210,11 @@ async def probe(
 class _Trial:
     """The stages of one server, run in order."""
 
-    def __init__(self, config: ServerConfig, result: Probe) -> None:
+    def __init__(
+        self, config: ServerConfig, result: Probe, say: Callable[[str], None]
+    ) -> None:
         self.stage: StageName = "executable" if config.command else "address"
+        self._say = say
         self._config = config
         self._result = result
         self._since: float | None = None
@@ -325,9 +330,11 @@ class _Trial:
         self._since = None
 
     def report(self, news: ServerNews) -> None:
-        """Record the server's warnings; its log messages are in its log."""
+        """Record the server's warnings, and say its silence at once; its log messages are in its log."""
         if news.kind == "warning":
             self.warn(news.text)
+        elif news.kind == "silence":
+            self._say(f'server "{safe_line(self._config.name, 64)}": {news.text}')
 
     def warn(self, text: str) -> None:
         if (line := safe_line(text, 300)) not in self._result.warnings:
@@ -342,8 +349,9 @@ async def probe_all(
     report: Callable[[Probe], None],
     *,
     seconds: float | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Probe]:
-    """Test the servers concurrently, somewhat more at a time than there are processors; `seconds` as in `probe`.
+    """Test the servers concurrently, somewhat more than there are processors; `seconds` and `say` as in `probe`.
 
     `report` receives each in this order, as soon as it and all before it have ended.
     """
@@ -351,7 +359,9 @@ async def probe_all(
 
     async def one(config: ServerConfig) -> Probe:
         async with room:
-            return await probe(config, environ, log_folder, auth, seconds=seconds)
+            return await probe(
+                config, environ, log_folder, auth, seconds=seconds, say=say
+            )
 
     probes: list[Probe] = []
     tasks = [asyncio.create_task(one(config)) for config in servers]

@@ -33,7 +33,7 @@ from mcpagent.cli.screen.terminal import (
 )
 from mcpagent.cli.servers.probing import Probe, probe_all, probe_of_problem
 from mcpagent.cli.servers.server_editing import unknown_server
-from mcpagent.config import ServersConfig
+from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError
 from mcpagent.mcp.server_options import server_log_folder, stored_sign_ins
 from mcpagent.mcp.transports.server_log import log_path
@@ -158,6 +158,10 @@ def probe_servers(
         with activity.paused():
             report(found)
 
+    def say(line: str) -> None:
+        with activity.paused():
+            terminal.warn(line)
+
     for found in problems:
         report(found)
     with activity.showing(f"testing {counted(len(configuration.enabled), 'server')}"):
@@ -168,6 +172,7 @@ def probe_servers(
             auth,
             report_between,
             seconds=seconds,
+            say=say,
         )
         tried = asyncio.run(trying)
     return [*problems, *tried]
@@ -246,6 +251,31 @@ def probe_totals(probes: Sequence[Probe], end: str) -> str:
         sum(found.tokens for found in probes),
     )
     return f"{usable} of {len(probes)} usable{end} {counted(tools, 'tool')}, {tokens:,} tokens"
+
+
+TRY_SECONDS = 3.0
+"""How long `mcp add` waits for a new server: until it answers, fails, or is reported as silent."""
+
+
+def try_added(options: Options, server: ServerConfig) -> bool:
+    """Start a server that was just added, and report whether it answers; return False for one with an address.
+
+    An address may need a sign-in first, so only the user starts that.
+    """
+    if not server.command:
+        return False
+    terminal = open_terminal(options.color)
+    shown = safe_line(server.name, 64)
+    alone = Configuration(ServersConfig((server,), (), ()))
+    (found,) = probe_servers(options, alone, terminal, seconds=TRY_SECONDS)
+    if found.ok:
+        put(terminal.out, f"{shown} answers: {found.stages[-1].detail}", style="dim")
+        return True
+    if found.failure is not None and not found.is_connecting:
+        terminal.warn(f"{shown} {found.failure.detail}")
+        if found.fix:
+            put(terminal.err, f"  do      {found.fix}")
+    return False
 
 
 # -- mcp logs ---------------------------------------------------------------------------------------------------------

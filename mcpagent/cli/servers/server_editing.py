@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
 from mcpagent.cli.approvals.key_commands import keep_secret, place_of_secret
 from mcpagent.cli.approvals.project_trust import remember_added, waiting_servers
@@ -23,7 +23,12 @@ from mcpagent.cli.common.error_lines import did_you_mean
 from mcpagent.cli.common.exit_codes import ExitCode
 from mcpagent.cli.common.options import Options, WriteScope
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
-from mcpagent.config import find_config_files, load_servers, user_config_folder
+from mcpagent.config import (
+    ServerConfig,
+    find_config_files,
+    load_servers,
+    user_config_folder,
+)
 from mcpagent.config.config_documents import ConfigDocument, parse_document, read_bytes
 from mcpagent.config.jsonc import with_value, without_value
 from mcpagent.config.literals import literal_secrets, literal_warnings
@@ -42,6 +47,8 @@ from mcpagent.permissions.trust.trust_store import TrustStore
 from mcpagent.utilities.filesystem.file_changes import alone_with, write_text
 from mcpagent.utilities.filesystem.user_folders import project_folders
 from mcpagent.utilities.text.safe_text import safe_line
+
+TryServer: TypeAlias = Callable[[ServerConfig], bool]
 
 PROJECT_FILE = ".mcp.json"
 PROJECT_MODE = 0o644
@@ -227,9 +234,17 @@ class NewServer:
 
 
 def add_server(
-    options: Options, new: NewServer, scope: WriteScope, *, replace: bool
+    options: Options,
+    new: NewServer,
+    scope: WriteScope,
+    *,
+    replace: bool,
+    tried: TryServer = lambda _: False,
 ) -> ExitCode:
-    """Write the server into the user's or the project's file, with a warning about a secret that is written out."""
+    """Write the server into the user's or the project's file, with a warning about a secret that is written out.
+
+    `tried` starts the server once and returns whether it did; if not, a line names the command that does.
+    """
     terminal = open_terminal(options.color)
     file = file_to_write(options, scope)
     replaces_demo = is_first_server(file, options)
@@ -249,11 +264,18 @@ def add_server(
     _store_secrets(options, new.secret, terminal)
     file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
     written = real_place(str(file.path))
-    for server in load_configuration(options).enabled:
+    added = [
+        server
+        for server in load_configuration(options).enabled
+        if server.name == new.name and real_place(file_of(server.source)) == written
+    ]
+    for server in added:
         # whoever typed the command need not be asked whether it may run
-        if server.name == new.name and real_place(file_of(server.source)) == written:
-            remember_added(server, options)
+        remember_added(server, options)
     _report_added(options, terminal, file, new.name, entry)
+    if not any(map(tried, added)):
+        test = f"mcpagent mcp test {shlex.quote(new.name)}"
+        put(terminal.out, f"try it: {test}", style="dim")
     if replaces_demo:
         put(terminal.out, demo_gone_line(), style="dim")
     counting = file_with(options, new.name, None)
@@ -564,4 +586,3 @@ def _report_added(
         if problem.name == name:
             terminal.warn(f"until then it is skipped: {safe_line(problem.reason, 400)}")
     terminal.warn(*literal_warnings(name, entry))
-    put(terminal.out, f"try it: mcpagent mcp test {shlex.quote(name)}", style="dim")

@@ -20,10 +20,8 @@ from mcpagent.cli.common.error_lines import did_you_mean
 from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.common.settings import read_settings, settable
 from mcpagent.cli.oneshot.agent_options import (
-    askable,
     known_tools,
     make_approver,
-    near_rules,
     option_rules,
 )
 from mcpagent.cli.screen.lines import Cell, table
@@ -32,6 +30,7 @@ from mcpagent.cli.tools_command.tool_views import hiding_lists, meant_tool
 from mcpagent.errors import InputError
 from mcpagent.permissions.decision import CallFacts, Decision, decisions
 from mcpagent.permissions.rule_matching import rule_of
+from mcpagent.permissions.unused_rules import near_rules
 from mcpagent.run.middleware.permission_gate import facts_of
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import Approval
@@ -101,7 +100,7 @@ def _meant(agent: Agent, configuration: Configuration, name: str) -> CallFacts:
     known = agent._runtime.tools.known
     content = [tool for tool in known.values() if tool.asks is not None]
     entries = tuple(rule for tool in content for rule in tool.rules)
-    asked = askable(agent)
+    asked = agent._runtime.askable()
     for definition in asked:
         if definition.kind != "tool" and rule_of(definition) == name:
             return CallFacts(definition, rules=entries)

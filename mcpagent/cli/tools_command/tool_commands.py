@@ -9,7 +9,7 @@ import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from functools import wraps
@@ -50,6 +50,7 @@ from mcpagent.cli.tools_command.tool_views import (
     meant_tool,
     not_connected_lines,
     search_report,
+    skill_names,
     tool_document,
     tools_with_words,
     unknown_tool,
@@ -140,8 +141,15 @@ async def search_tools(
     if explain:
         catalogue = catalogue_line(agent.known_tools, ages)
     width, glyphs = terminal.out.width, terminal.glyphs
+    skills = skill_names(agent)
     lines = search_report(
-        result, known, width=width, glyphs=glyphs, explain=explain, catalogue=catalogue
+        result,
+        known,
+        width=width,
+        glyphs=glyphs,
+        explain=explain,
+        catalogue=catalogue,
+        skills=skills,
     )
     if tools := [match.tool for match in result.matches]:
         lines.append(
@@ -153,7 +161,10 @@ async def search_tools(
             )
         )
     terminal.report(
-        options, _search_document(result, known), *lines, *not_connected_lines(agent)
+        options,
+        _search_document(result, known, skills),
+        *lines,
+        *not_connected_lines(agent),
     )
     if result.matches:
         return ExitCode.OK
@@ -380,7 +391,9 @@ def tool_named(agent: Agent, name: str) -> Tool:
     return tool
 
 
-def _search_document(result: SearchResult, known: int) -> dict[str, Any]:
+def _search_document(
+    result: SearchResult, known: int, skills: Collection[str]
+) -> dict[str, Any]:
     return {
         "query": result.query,
         "known": known,
@@ -396,6 +409,7 @@ def _search_document(result: SearchResult, known: int) -> dict[str, Any]:
         "matches": [
             {
                 **tool_document(match.tool),
+                "kind": "skill" if match.tool.name in skills else "tool",
                 "odds": match.odds,
                 "score": round(match.score, 3),
                 "because": because(match),

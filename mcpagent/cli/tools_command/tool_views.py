@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -116,6 +116,12 @@ _HOW: dict[str, str] = {
 }
 
 
+def skill_names(agent: Agent) -> frozenset[str]:
+    """Return the names of the agent's skills."""
+    known = agent._runtime.tools.known
+    return frozenset(name for name, tool in known.items() if tool.instructs)
+
+
 def search_report(
     result: SearchResult,
     known: int,
@@ -124,10 +130,11 @@ def search_report(
     glyphs: Glyphs,
     explain: bool,
     catalogue: str = "",
+    skills: Collection[str] = (),
 ) -> list[Text]:
     """Return a search's results as a table; with `explain`, the matched words and fields.
 
-    `catalogue` describes the searched tools.
+    `catalogue` describes the searched tools; `skills` are the names of those that are skills.
     """
     head = []
     if catalogue:
@@ -160,6 +167,8 @@ def search_report(
             about = because(match)
         else:
             about = match.tool.description
+        if match.tool.name in skills:
+            about = f"skill: {about}"
         lines.append(
             Text.assemble(
                 f"{place:>3}  {_score(match.score)}  ",

@@ -301,6 +301,11 @@ class Replay:
         return dict(self._model.next_tools.servers)
 
     @property
+    def is_listed(self) -> bool:
+        """Return False: the tools are those of each recorded request."""
+        return False
+
+    @property
     def servers(self) -> McpServers:
         """Raises `AgentStateError`: a replay starts no servers."""
         raise AgentStateError("a replay starts no servers")

@@ -123,6 +123,14 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppedAnswer:
+    """The words of an answer that the user stopped, and the number of messages before it."""
+
+    place: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SavedState:
     """The whole state.
 
@@ -132,7 +140,7 @@ class SavedState:
     run that owns the session until it ends; `ended` is that of a run that ends now. `trace` names its last run in
     traces, for a run that resumes it. `output` is what the answer of the run is to be, by its schema, while it is not
     over or its calls wait. `programs` is what code mode keeps (`code_mode/memory.py`). `windows` are the context
-    windows that refused requests have shown, in tokens, by the model's name.
+    windows that refused requests have shown, in tokens, by the model's name. `stopped` are shown to people alone.
     """
 
     beginning: InitialValues = field(default_factory=InitialValues)
@@ -148,6 +156,7 @@ class SavedState:
     output: Mapping[str, Any] | None = None
     programs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     windows: Mapping[str, int] = field(default_factory=dict[str, int])
+    stopped: tuple[StoppedAnswer, ...] = ()
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SavedState:
@@ -299,6 +308,7 @@ _KINDS: Mapping[str, Any] = {
     "run": UnfinishedRun,
     "state": dict[str, Any],
     "windows": dict[str, int],
+    "stopped": tuple[StoppedAnswer, ...],
     "durable": str,
     "trace": str,
     "output": dict[str, Any],

@@ -98,6 +98,10 @@ class PosixStdin:
             end <= taken for end, unread_id in self._requests if unread_id == request_id
         )
 
+    def has_unread(self) -> bool:
+        """Return whether sent bytes are certainly still in the pipe."""
+        return self._taken_at_end is None and _unread(self._fd) > 0
+
     def _taken(self) -> int:
         """Return how many bytes may have been read: all that were sent, while a reader exists."""
         if self._taken_at_end is not None:
@@ -180,6 +184,10 @@ class WindowsStdin:
     def has_read(self, request_id: RequestId | None) -> bool:  # noqa: ARG002  (Stdin)
         """Return True: any sent byte may have been read."""
         return True
+
+    def has_unread(self) -> bool:
+        """Return False: the system does not report it."""
+        return False
 
     def close(self) -> None:
         """Close the input of the child."""

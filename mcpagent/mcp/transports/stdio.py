@@ -135,6 +135,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.stderr_closed = asyncio.Event()
         self.changed = asyncio.Event()
         self.stdout_open = True
+        self.is_silent = True
         self.mark: ProcessMark | None = None
         self._held = 0
 
@@ -150,6 +151,7 @@ class _Pipes(asyncio.SubprocessProtocol):
             chunk = data
         else:
             chunk = data.encode()
+        self.is_silent = False
         if fd == 2:
             self.stderr += chunk
             del self.stderr[:-_STDERR_BYTES]
@@ -258,6 +260,16 @@ class StdioTransport:
         if self._pipes.transport is None:
             return None
         return self._pipes.transport.get_pid()
+
+    @property
+    def is_silent(self) -> bool:
+        """True while the process has written nothing, neither to stdout nor to stderr."""
+        return self._pipes.is_silent
+
+    @property
+    def has_unread(self) -> bool:
+        """True if requests are certainly still unread, as before a server has loaded its packages."""
+        return self._stdin is not None and self._stdin.has_unread()
 
     def has_read(self, request_id: RequestId | None = None) -> bool:
         """Return whether the server may have read a request, or any byte; False if it certainly has not."""

@@ -11,11 +11,24 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 Version: TypeAlias = tuple[int, int]
 
 OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
 """Prefixes of servers that run on the user's own machine."""
+
+_OLLAMA_CLOUD = (":cloud", "-cloud")
+"""Ends of the names of models that a local Ollama passes on to ollama.com (https://docs.ollama.com/cloud)."""
+
+
+def is_ollama_cloud(provider: str, model: str, base_url: str = "") -> bool:
+    """Return whether ollama.com answers: through a local Ollama, or at its own address."""
+    if provider != "ollama":
+        return False
+    host = urlsplit(base_url).hostname or ""
+    is_passed_on = model.strip().lower().endswith(_OLLAMA_CLOUD)
+    return is_passed_on or host == "ollama.com" or host.endswith(".ollama.com")
 
 
 @dataclass(frozen=True, slots=True)

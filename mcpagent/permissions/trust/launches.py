@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -28,13 +27,6 @@ _INHERITED = """
 """What a server sees of our environment besides what its configuration declares: enough to run, and no secrets."""
 
 
-_RUNNERS = """
-    python node deno bun ruby perl php bash sh zsh pwsh java dotnet
-    npx bunx npm uvx uv pipx docker podman
-"""
-_VERSIONED = re.compile(r"([a-z]+)[\d.]*(?:\.exe|\.cmd)?")
-
-
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A process to start. `environment` is its whole environment.
@@ -52,28 +44,12 @@ def launch_of(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
     """Resolve the command of a server. Raises `ServerError` (phase "start") if it cannot be started."""
     environment = child_environment(config, environ)
     program = find_program(config, environment)
-    command = revealed(config.command)
-    if not config.args and only_runs_others(command):
-        shown = safe_line(command)
-        how = f"\"args\" in the entry, or --server {config.name}='{shown} ARGUMENTS'"
-        raise start_error(
-            config, f'"{shown}" alone is no server; give its arguments: {how}'
-        )
     return Launch(
         program,
         tuple(map(revealed, config.args)),
         config.cwd,
         environment,
     )
-
-
-def only_runs_others(command: str) -> bool:
-    """Return whether a command names a program that is no server without arguments, such as an interpreter.
-
-    Without arguments it would read its input as a program or answer nothing, until the timeout.
-    """
-    name = _VERSIONED.fullmatch(Path(command).name.lower())
-    return name is not None and name[1] in _RUNNERS.split()
 
 
 def child_environment(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -155,7 +156,7 @@ async def test_a_first_hour_has_at_most_eight_questions(
     logs = {name: tmp_path / f"{name}.log" for name in TOOLS}
     for name in ("mail", "notes"):
         command = [sys.executable, door_server.__file__, str(logs[name]), *TOOLS[name]]
-        assert run(["mcp", "add", name, *options, "--", *command]) == 0
+        assert await asyncio.to_thread(run, ["mcp", "add", name, *options, "--", *command]) == 0
     own = folder / "own.py"
     entry = {"command": sys.executable, "args": ["own.py", str(logs["own"]), *TOOLS["own"]]}
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"own": entry}}), "utf-8")

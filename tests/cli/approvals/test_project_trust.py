@@ -521,7 +521,12 @@ def test_a_package_that_was_added_by_a_command_is_no_code_of_ones_own(
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    added = run(["mcp", "add", "pack", "--", "uvx", "pack"], folder, env={"MCPAGENT_HOME": str(tmp_path / "home")})
+    uvx = tmp_path / "bin" / "uvx"  # a server that is added is started once
+    uvx.parent.mkdir()
+    uvx.write_text("#!/bin/sh\nexit 3\n", "utf-8")
+    uvx.chmod(0o755)
+    environ = {"MCPAGENT_HOME": str(tmp_path / "home"), "PATH": f"{uvx.parent}:{os.environ['PATH']}"}
+    added = run(["mcp", "add", "pack", "--", "uvx", "pack"], folder, env=environ)
     assert added.returncode == 0, added.stderr
     assert dict(Person("no").decide(options(folder)).own_code) == {}
 

@@ -99,6 +99,12 @@ def test_the_words_of_an_answer_that_was_stopped_stay_in_the_history(tmp_path: P
         screen.wait_for(r"stopped  So far so good(?s:.*)stopped  So far so good")
         screen.type("/exit\r")
         assert screen.exit_code() == 0
+        with on_a_terminal(["-c", "-m", model, *server_option("good", "small")], tmp_path) as again:
+            again.wait_for("/continue|goes on")
+            again.type("/history\r")
+            again.wait_for(r"stopped  So far so good(?s:.*)stopped  So far so good")
+            again.type("/exit\r")
+            assert again.exit_code() == 0
 
 
 def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> None:

@@ -59,9 +59,9 @@ REMOTE = ServerConfig("docs", url="https://docs.example/mcp?key=hidden", source=
         (REMOTE, "ConnectError: [SSL: WRONG_VERSION_NUMBER] wrong version", {}, "write http:// in its address"),
         (
             LOCAL,
-            '"python" alone is no server; give its arguments: "args" in the entry',
+            "python has neither answered nor written for 30 s; is it a server? command: python",
             {},
-            'give its arguments: "args"',
+            '"connect_timeout_seconds": 60 in its entry',
         ),
         (replace(LOCAL, scope="user"), "exited with code 3 during initialize", {}, "mcpagent mcp test crm"),
         (replace(LOCAL, source="a b.json:3"), "exited with code 3", {}, "mcpagent mcp test crm --config 'a b.json'"),

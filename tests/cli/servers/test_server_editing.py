@@ -26,6 +26,7 @@ from mcpagent.mcp.transports.server_log import log_path
 from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import revealed
 from tests.tables import each_row
+from tests.terminal.process import SMALL_SERVER
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX files")
 
@@ -66,6 +67,11 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    (tmp_path / "bin").mkdir()
+    uvx = tmp_path / "bin" / "uvx"  # a server that is added is started once
+    uvx.write_text("#!/bin/sh\necho no package >&2\nexit 3\n", "utf-8")
+    uvx.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uvx.parent}{os.pathsep}{os.environ['PATH']}")
     for name in [name for name in os.environ if name.startswith("MCPAGENT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
@@ -87,6 +93,33 @@ def test_a_command_is_added_for_the_user(command: Command) -> None:
     assert f"added time to {command.user_file}:3" in said
     assert "TOKEN is not set" in said
     assert stat.S_IMODE(command.user_file.stat().st_mode) == 0o600
+
+
+def test_a_server_that_is_added_is_started_once_and_what_comes_of_it_is_said(command: Command) -> None:
+    small = (sys.executable, str(SMALL_SERVER), "good")
+    said = command("mcp", "add", "good", "--", *small)
+    assert "\ngood answers: 4 tools\n" in said
+    assert "mcp test" not in said
+    said = command("mcp", "add", "gone", "--", sys.executable, "-m", "no_such_module")
+    assert "! gone exited with code 1 during initialize: " in said
+    assert "\ntry it: mcpagent mcp test gone\n" in said
+    assert set(json.loads(command.user_file.read_text("utf-8"))["mcpServers"]) == {"good", "gone"}
+
+
+@pytest.mark.slow
+def test_a_command_that_is_no_server_is_named_when_it_is_added_and_tested(command: Command) -> None:
+    said = command("mcp", "add", "x", "--", sys.executable)
+    cause = f"{sys.executable} has neither answered nor written for {{}} s; is it a server? command: {sys.executable}"
+    assert f'! server "x": {cause.format(2)}\n' in said
+    entry = {"command": sys.executable, "connect_timeout_seconds": 4}
+    command.user_file.write_text(json.dumps({"mcpServers": {"x": entry}}), "utf-8")
+    said = command("mcp", "test", "x", code=5)
+    assert f'! server "x": {cause.format(2)}\n' in said
+    assert cause.format(4) in said
+    said = command("tools", "list", code=5)
+    assert f'! server "x": {cause.format(2)}\n' in said
+    said = command("-p", "What is 12 * 12?", code=5)
+    assert f'! server "x": {cause.format(2)}\n' in said
 
 
 def test_trust_is_written_into_the_users_file_and_not_into_a_projects(command: Command) -> None:

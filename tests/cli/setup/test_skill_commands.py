@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -28,7 +29,10 @@ def test_skills_of_the_project_are_listed_and_used_once_agreed_to(tmp_path: Path
     refused = mcpagent(*search, folder=tmp_path)
     assert "pdf-forms" not in refused.stdout
     assert "2 skills of .agents/skills/pdf-forms/SKILL.md, .claude/skills/pdf-forms/SKILL.md are not" in refused.stderr
-    assert "pdf-forms" in mcpagent(*search, "--trust-project", folder=tmp_path).stdout
+    found = mcpagent(*search[:-1], "--trust-project", folder=tmp_path).stdout
+    assert re.search(r" pdf-forms +\d+  skill: ", found)
+    document = json.loads(mcpagent(*search, "--trust-project", folder=tmp_path).stdout)
+    assert {match["name"]: match["kind"] for match in document["matches"]}["pdf-forms"] == "skill"
 
 
 def test_show_prints_a_skill_as_it_is(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ async def test_a_declared_secret_is_not_repeated(log: Path) -> None:
 async def test_a_server_that_never_answers_ends_at_the_connect_limit(tmp_path: Path) -> None:
     async def failed(mode: str) -> None:
         error, seconds = await failure(mode, tmp_path / mode, connect_timeout_seconds=1.0)
-        assert "within 1 s" in str(error)
+        assert " 1 s" in str(error)
         assert seconds > 0.9
 
     async with nothing_left(str(tmp_path)):

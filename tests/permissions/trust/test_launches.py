@@ -1,4 +1,4 @@
-"""The environment of a started server: what it needs to run, and what is declared; programs that only run others."""
+"""The environment of a started server: what it needs to run, and what is declared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
-from mcpagent.permissions.trust.launches import launch_of, only_runs_others
 
 PLANTED = (
     *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GH_TOKEN"),
@@ -46,15 +45,3 @@ async def test_t6_a_server_sees_of_our_environment_what_it_needs_to_run_and_what
     assert {name: found[name] for name in declared} == declared
     assert (found["PATH"], found["HOME"]) == (ours["PATH"], ours["HOME"])
     assert "TZ" not in found
-
-
-def test_an_interpreter_without_arguments_is_an_error_at_once_and_no_wait_for_its_answer(tmp_path: Path) -> None:
-    alone = tmp_path / "python3.12"
-    alone.write_text("#!/bin/sh\n", "utf-8")
-    alone.chmod(0o755)
-    config = ServerConfig("slow", command=str(alone))
-    with pytest.raises(ServerError, match=r"alone is no server; give its arguments: .*--server slow='.* ARGUMENTS'"):
-        launch_of(config, {})
-    assert launch_of(ServerConfig("good", command=str(alone), args=("server.py",)), {}).arguments == ("server.py",)
-    for command, only_runs in {"npx": True, "node.exe": True, "/usr/bin/python3": True, "nodemon": False}.items():
-        assert only_runs_others(command) is only_runs, command

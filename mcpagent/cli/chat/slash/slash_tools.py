@@ -19,7 +19,6 @@ from mcpagent.cli.chat.trace import Trace
 from mcpagent.cli.common.configuration import Configuration
 from mcpagent.cli.common.error_lines import did_you_mean
 from mcpagent.cli.common.number_formats import counted
-from mcpagent.cli.oneshot.agent_options import askable, near_rules
 from mcpagent.cli.tools_command.tool_views import (
     because,
     detail_lines,
@@ -28,6 +27,7 @@ from mcpagent.cli.tools_command.tool_views import (
     meant_tool,
     not_connected_lines,
     search_report,
+    skill_names,
     tools_with_words,
     unknown_tool,
 )
@@ -35,6 +35,7 @@ from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.permissions.decision import Rules, decide
 from mcpagent.permissions.rule_matching import forbids, resource_servers
 from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.permissions.unused_rules import near_rules
 from mcpagent.run.middleware.permission_gate import facts_of
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import Approval, Rule
@@ -81,7 +82,12 @@ async def find(desk: ChatState, argument: str) -> None:
     known = len(desk.agent.known_tools)
     desk.say(
         *search_report(
-            result, known, width=desk.width, glyphs=desk.terminal.glyphs, explain=True
+            result,
+            known,
+            width=desk.width,
+            glyphs=desk.terminal.glyphs,
+            explain=True,
+            skills=skill_names(desk.agent),
         )
     )
     desk.say(*not_connected_lines(desk.agent))
@@ -128,7 +134,7 @@ async def _add_rule(desk: ChatState, approval: Approval, pattern: str) -> None:
         rule = Rule(pattern, approval)
         rules = desk.approver.rules = replace(rules, options=(*rules.options, rule))
     if pattern:
-        asked = askable(desk.agent)
+        asked = desk.agent._runtime.askable()
         named = [tool for tool in asked if rules.names(Rule(pattern, approval), tool)]
         covered = Counter(tool.kind for tool in named)
         others = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.text import Text
 
 from mcpagent.cli.chat.slash.chat_state import ChatState
-from mcpagent.cli.chat.trace import Trace
 from mcpagent.cli.common.number_formats import counted
 from mcpagent.cli.screen.lines import compacted_line, short_arguments
 from mcpagent.errors import InputError, McpAgentError
@@ -72,7 +71,8 @@ async def pin(desk: ChatState, argument: str) -> None:
 
 async def history(desk: ChatState, argument: str) -> None:
     """all messages, those too that the model is not sent any more; N: all of message N"""
-    messages, left_out = desk.agent.messages, desk.agent._runtime.own_session.left_out
+    session = desk.agent._runtime.own_session
+    messages, left_out = desk.agent.messages, session.left_out
     if argument:
         if not argument.isdecimal() or not 1 <= int(argument) <= len(messages):
             desk.warn(
@@ -80,7 +80,7 @@ async def history(desk: ChatState, argument: str) -> None:
             )
             return
         desk.say(*_whole(messages[int(argument) - 1]))
-        for text in stopped_after(desk.trace, int(argument)):
+        for text in session.stopped_after(int(argument)):
             desk.say(Text("stopped answer", "tool"), safe_text(text))
         return
     if not messages:
@@ -93,7 +93,7 @@ async def history(desk: ChatState, argument: str) -> None:
         )
     for place in range(first, len(messages)):
         desk.say(history_line(place, messages[place], left_out, desk.width))
-        for text in stopped_after(desk.trace, place + 1):
+        for text in session.stopped_after(place + 1):
             line = Text.assemble("       ", (f"{'stopped':<9}", "tool"))
             room = max(min(desk.width, 100) - 18, 10)
             desk.say(line.append(safe_line(text, room), "dim"))
@@ -103,11 +103,6 @@ async def history(desk: ChatState, argument: str) -> None:
         )
         told = left_out.summary or "no summary of them could be made"
         desk.say(*(Text(f"  {line}", "dim") for line in safe_text(told).splitlines()))
-
-
-def stopped_after(trace: Trace, count: int) -> list[str]:
-    """Return the words of the answers that were stopped after so many messages."""
-    return [text for place, text in trace.stopped if place == count]
 
 
 def history_line(

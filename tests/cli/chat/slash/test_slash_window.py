@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from mcpagent import Agent, Compaction, RunOptions, ScriptedModel
@@ -79,12 +78,17 @@ async def test_an_export_has_the_summary_and_what_it_stands_for(tmp_path: Path) 
 async def test_the_words_of_a_stopped_answer_follow_its_question(tmp_path: Path) -> None:
     async with scene(tmp_path, answer("one"), answer("two")) as at:
         await at.ask("first", "first")
-        at.desk.trace = replace(at.desk.trace, stopped=((1, "On the\x1b other hand"),))
+        session = at.desk.agent._runtime.own_session
+        session.rewind(1)
+        session.add_stopped("On the\x1b other hand")
         await at.ask("second", "second")
         lines = [line.split() for line in (await at.run("/history")).splitlines() if line.strip()]
         assert [line[-1] for line in lines if line[1] == "user" or line[0] == "stopped"] == ["first", "hand", "second"]
         assert "On the other hand" in await at.run("/history 1")
         assert "On the other hand" not in await at.run("/history 2")
+        session.rewind(0)
+        session.rewind(0)
+        assert not session.stopped_after(1)
 
 
 async def test_a_summary_that_cannot_be_had_now_is_told(tmp_path: Path) -> None:
