@@ -391,7 +391,7 @@ class AgentRuntime:
         await asyncio.sleep(0)  # making the agent may have taken long already
         async with AsyncExitStack() as exits:
             exits.push_async_callback(self._close_model)
-            # Set already here: a team whose members call each other must not start anybody twice.
+            # Set this before the start: the members of a team may call each other, and none may start twice.
             self._exits = exits
             self._own = None
             try:

@@ -30,7 +30,7 @@ GRANTS = frozenset(
         "--yes",
     }
 )
-"""Flags that let something happen without a question. No suggestion names one."""
+"""Flags that permit calls without a question. No suggestion names them."""
 
 _TRIED: Mapping[str, str] = {
     "--system": "system-prompt instructions",
@@ -66,7 +66,7 @@ _SUBCOMMANDS: Mapping[str, str] = {
     "export": "save dump",
     "logs": "log output",
 }
-"""Words that people try, for the commands of a group that may mean them; the first that the group has counts."""
+"""Words that users try, and the commands that they may mean; the first one in the group counts."""
 
 
 _RESUMES = frozenset(("resume", "continue", "load", "restore"))

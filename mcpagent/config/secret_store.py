@@ -28,10 +28,10 @@ from mcpagent.utilities.text.secrets import hide
 Found = TypeVar("Found")
 
 SERVICE = "mcpagent"
-"""Under this name the system keyring shows our keys, so `keyring get mcpagent NAME` reads one too."""
+"""The service name of mcpagent's keys in the system keyring, so `keyring get mcpagent NAME` reads them too."""
 
 KEYRING_SECONDS = 20.0
-"""How long a keyring may take: it may be asking for its password, on a screen that nobody sees."""
+"""Timeout of the system keyring, which may ask for its password on a screen that the user does not see."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.@:/-]{1,100}")
 
@@ -102,7 +102,7 @@ class BoundedKeyring:
 
 
 NO_KEYRING = BoundedKeyring(lambda: None)
-"""For stores whose secrets are all in files."""
+"""A keyring for stores that have all secrets in files."""
 
 
 def _load_backend() -> Backend | None:

@@ -277,7 +277,7 @@ _AS_THEY_ARE = (
         "era",
     ),
 )
-"""Keys whose value is what `ServerConfig` has under that name."""
+"""Keys whose values `ServerConfig` has unchanged, under the same names."""
 
 _FOLDERS = ("cwd", "env_file", "private_key_file", "token_file")
 _MAY_BE_SECRET = frozenset(
@@ -295,7 +295,7 @@ _MAY_BE_SECRET = frozenset(
         "idp_client_secret",
     }
 )
-"""Keys whose texts stay a `Secret` if they have a value of the person's environment or keyring in them."""
+"""Keys whose texts become a `Secret` if they contain a value of the user's environment or keyring."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ THEMES: dict[str, tuple[Callable[[], Iterator[NarrowTool]], str]] = {
     ),
     "atlas": (atlas, "facts about countries, distances between capitals"),
 }
-"""The servers by name: their tools, and what they are about."""
+"""The servers by name: their tools and their purpose."""
 
 
 def catalog_config() -> dict[str, Any]:

@@ -77,7 +77,7 @@ _WORD = re.compile(r"[\w-]+|[^\x00-\x7f]")
 """A symbol, such as a check mark, counts as a word."""
 
 _LONGEST_SAID = 300
-"""The most bytes of a body that can be only about the session."""
+"""Maximum size of a body that is only about the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
         return (
             "unknown",
             remedy,
-        )  # the body says that it ran, the status that it did not
+        )  # the body reports a result, the status an error
     if end.answer is None:
         whose = None
     else:
@@ -138,7 +138,7 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
         return "unread", "time"
     if end.answer is not None and whose == "nobody's":
         return _of_answer(end.answer), ""
-    # The response to a POST of the older transport does not answer the request in it, so it says little about that.
+    # In the older transport, the response to a POST does not answer the request, so it does not decide the outcome.
     is_turned_away = (
         end.transport == "http" and end.status in _TURNED_AWAY and whose != "another's"
     )

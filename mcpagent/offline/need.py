@@ -34,10 +34,11 @@ FILLER = word_set(
     someone somebody s t text word words string phrase sentence value values message number numbers following code
     between among translate saying one named called get find look"""
 )
-"""Words that say nothing about what is to be done. What limits or turns round a request (no, but, if) says much."""
+"""Words without meaning for the choice of a tool. Words that restrict or negate a request (no, but, if) are not among
+them."""
 WEAK = FILLER | word_set(
     "read list run create set new current"
-)  # say little about which tool is meant
+)  # they hardly help to choose a tool
 
 _SAME = """
 time clock | folder directory dir directories | read open cat view display print content contents | list ls
@@ -126,7 +127,7 @@ DESTRUCTION = word_set(
     """delete remove erase wipe clear purge forget drop destroy empty trash discard kill uninstall reset scrub nuke
     truncate shred unlink terminate"""
 )
-"""Verbs that take something away for good."""
+"""Verbs of irreversible removal."""
 _AWAY = re.compile(
     r"(?i)^\W*(?:\w+ )?(?:get rid of|throw (?:away|out)|clean (?:up|out)|do away with)\b"
 )

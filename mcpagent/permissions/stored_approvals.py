@@ -25,8 +25,8 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
 
 What: TypeAlias = Literal["tool", "prompt", "resource", "call", "reads", "server"]
-"""One tool, prompt or resource; one tool with exactly these arguments; what only reads, as its server says; all of a
-server's."""
+"""The reach of an approval: one tool, prompt or resource; one tool with exactly these arguments; all calls that only
+read, by the server's declaration; or the whole server."""
 
 MEANINGS: Mapping[What, str] = {
     "tool": "this tool as it was shown",
@@ -38,7 +38,7 @@ MEANINGS: Mapping[What, str] = {
 }
 
 LOCK_SECONDS = 2.0
-"""How long a yes waits for another program that is changing the file."""
+"""Timeout of storing an approval while another program changes the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,4 +11,4 @@ from pathlib import Path
 FILE = Path(__file__).with_name("constants.json")
 
 FITTED: dict[str, dict[str, float]] = json.loads(FILE.read_text("utf-8"))["numbers"]
-"""By group and name."""
+"""The fitted numbers by group and name."""

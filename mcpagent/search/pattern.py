@@ -12,10 +12,10 @@ from mcpagent.utilities.text.foreign_patterns import CpuBudget, PatternError, co
 from mcpagent.values.messages import ToolDefinition
 
 MAX_PATTERN = 200
-"""Characters of a pattern that is run; longer ones are searched as words."""
+"""Maximum length of a pattern; the words of a longer one are searched."""
 
 _LONGEST = 1_000
-"""Characters of a text that is looked at; a longer one with spaces is no pattern, though one that cannot be run."""
+"""Maximum length of a text with spaces that is checked for the syntax of a pattern."""
 
 DEADLINE_SECONDS = 0.1
 """CPU time for one search over all texts together."""
@@ -32,7 +32,7 @@ _SURE_SIGN = re.compile(
 
 _SURE_SIGN_IN_PROSE = re.compile(r"\\[bdswBDSW.]|\.[*+]|\|")
 _PROSE_WORDS = 8
-"""Words from which brackets, question marks and links are rather a sentence's than a pattern's."""
+"""Minimum number of words of a text whose brackets, question marks and links are punctuation, not a pattern."""
 
 
 def looks_like_pattern(query: str) -> bool:

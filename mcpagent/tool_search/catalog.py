@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 MOST_HELD = 8
-"""Catalogues that an agent keeps though no session holds them, and tools of one name whose tokens it knows."""
+"""Maximum number of cached catalogues without a session, and of tools of one name with a cached token count."""
 
 MOST_COUNTED = 20_000
-"""Names of tools whose tokens, and whose keys, are kept."""
+"""Maximum number of tool names with cached token counts and keys."""
 
 MOST_EQUAL = 64
-"""Counts and words of categories that catalogues have in common."""
+"""Maximum number of cached counts and category words that catalogues share."""
 
 _Value = TypeVar("_Value")
 
@@ -58,7 +58,7 @@ class Listing:
     expects_deferred: bool = False
     connecting: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
-    """The servers whose configuration says that their own word counts (`trust_hints`)."""
+    """The servers that the configuration trusts (`trust_hints`)."""
 
 
 @dataclass(frozen=True, slots=True)

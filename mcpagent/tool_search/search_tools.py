@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 MAX_NAMES_PER_CALL = 50
 MAX_LISTED_NAMES = 500
 MAX_RESULTS = 20
-"""Of one call; more are a page further on."""
+"""Maximum number of results of one call; `offset` returns further ones."""
 
 MAX_OFFSET = 1_000
 RESULTS_PER_QUERY = 3
-"""Where several are searched at once, as far as `MAX_RESULTS` goes."""
+"""Number of results per query if one call has several queries, within `MAX_RESULTS`."""
 
 MAX_PROMPTS = 3
-"""Prompts of servers among the results of a search."""
+"""Maximum number of servers' prompts among the results."""
 
 _LEAST_RESULT = 40
 _ROOMS = (
@@ -57,10 +57,11 @@ _ROOMS = (
     (40, 0, False),
     (0, 0, False),
 )
-"""Characters of a result's description and optional arguments, and whether types are shown: the first that fit."""
+"""Limits to try in order, until a result fits: characters of its description, characters of its optional arguments, and
+whether types are shown."""
 
 MAX_RESULT_CHARACTERS = 480
-"""Of one result as JSON, about 120 tokens; only names, and those of required parameters, may need more."""
+"""Maximum length of one result as JSON, about 120 tokens. Only its name and required parameters may exceed it."""
 
 ALL_LOADED = "They are loaded: call them."
 SOME_LOADED = 'Those with "loaded" can be called at once; to load another one, search for its name.'
@@ -70,10 +71,10 @@ _WHAT_TO_DO = {
     "possible": "possible: read its description first",
     "weak": "weak: probably none, search once more in other words",
 }
-"""With a match of these odds."""
+"""Advice to the model by the odds of a match."""
 
 _SHOWN_QUERY = 40
-"""Characters of the query that found a result, where there were several."""
+"""Maximum number of characters of a result's query, if there were several queries."""
 
 
 def _definition(

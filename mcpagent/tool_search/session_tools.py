@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 MAX_LEFT_OUT_NAMES = 50
 
 VIRTUAL_TOKENS = 100
-"""What the definition of a virtual tool takes at most, before there is one."""
+"""Upper bound of the size of a virtual tool's definition in tokens, before it exists."""
 
 
 async def _nothing() -> None:

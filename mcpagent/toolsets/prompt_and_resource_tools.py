@@ -22,7 +22,7 @@ from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinit
 from mcpagent.values.tools import Tool, ToolOutput
 
 _NAME = 1_280
-"""Characters of a name that are read, to show a hundred."""
+"""Maximum number of characters of a name that are read before it is truncated to a hundred."""
 
 MAX_NAMED = 20
 """Prompts or resources that a description names; it counts the rest."""

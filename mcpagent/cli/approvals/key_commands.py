@@ -26,7 +26,7 @@ from mcpagent.utilities.text.secrets import hide
 MAX_KEY_CHARACTERS = 65_536
 
 ReadHidden = Callable[[str], str]
-"""Asks for one line that is not shown as it is typed."""
+"""Callback that reads one line without an echo."""
 
 
 def set_key(

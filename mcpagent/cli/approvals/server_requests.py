@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_LINES = 12
 MAX_WORDS = 20_000
-"""Characters that somebody can be expected to read before a yes; what is longer is declined."""
+"""Most characters of a request that a user can be expected to read; a longer request is declined."""
 MAX_ADDRESS = 2_048
 MAX_HOST = 253  # RFC 1035, as text
 MAX_TEMPERATURE = 2  # what OpenAI takes, the most of all
 MAX_OUTPUT_TOKENS = 4_096
-"""Of one answer for a server, however many it asks for."""
+"""Most output tokens of one answer for a server, even if it requests more."""
 
 
 class ServerRequests:

@@ -32,46 +32,46 @@ PLAIN: dict[str, Any] = {
         "max_content_width": 100,
     },
 }
-"""For every `typer.Typer`: no markup, no boxes, no tracebacks of its own; help pages of at most 100 columns."""
+"""Arguments of every `typer.Typer`: no markup, no boxes, no tracebacks by typer; help pages of at most 100 columns."""
 
 SETTING = "--set "
-"""The beginning of the name of an option that only `--set NAME=VALUE` sets."""
+"""The prefix of the name of an option without a flag."""
 
 LARGEST = 10**12
 """The largest number that an option accepts. Help pages show it."""
 
 
 ToolSearchMode: TypeAlias = Literal["auto", "on", "off"]
-"""When tools are searched for instead of all being offered."""
+"""When tool search is on."""
 
 SearchStrategy: TypeAlias = Literal[
     "auto", "bm25", "hybrid", "sentences", "multilingual", "regex"
 ]
-"""How tool search ranks: see `mcpagent.ToolSearch.strategy`."""
+"""The ranking of tool search: see `mcpagent.ToolSearch.strategy`."""
 
 ModelSize: TypeAlias = Literal["small", "large"]
 ApproveMode: TypeAlias = Literal["ask", "safe", "all", "none"]
-"""What becomes of calls that no rule decides: see `mcpagent.cli.approvals.approver`."""
+"""The default decision on calls that no rule matches: see `mcpagent.cli.approvals.approver`."""
 
 WriteScope: TypeAlias = Literal["user", "project"]
-"""Whose file is changed: the user's own `mcp.json`, or the project's `.mcp.json`."""
+"""The file to change: the user's own `mcp.json`, or the project's `.mcp.json`."""
 
 Client: TypeAlias = Literal[
     "claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "goose"
 ]
-"""Other MCP clients whose servers `mcp import` can take over, in the order in which a name is looked for."""
+"""MCP clients from which `mcp import` imports servers, in the order in which a name is searched."""
 
 TokensBy: TypeAlias = Literal["server", "tool"]
-"""What `tools tokens` sums up."""
+"""The grouping of `tools tokens`."""
 
 Shell: TypeAlias = Literal["bash", "zsh", "fish", "pwsh"]
-"""Shells that a completion script is written for."""
+"""Shells with a completion script."""
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
-"""What stdout holds: the answer, one document, or one document per event."""
+"""The format of stdout: the answer as text, one JSON document, or one JSON document per event."""
 
 ColorMode: TypeAlias = Literal["auto", "always", "never"]
-"""When colours are used; auto: on a terminal that has them."""
+"""When to use colours; auto: on a terminal that supports them."""
 
 
 def one_of(choices: Any) -> str:
@@ -415,7 +415,7 @@ class Options:
     model_file: Path | None = None
     """The settings of a project that chose `model`."""
     own_model: str | None = None
-    """The model of the user's own settings, where a project's chose another one."""
+    """The model of the user's own settings, if a project's settings override it."""
 
 
 _FIELDS = {item.name: item for item in fields(Options)}
@@ -450,16 +450,16 @@ SHARED: Mapping[str, Any] = {
         bool, typer.Option("--json", help="One JSON document on stdout.")
     ],
 }
-"""Each shared option's declaration, by the field of `Options` that it sets; `yes` and `json` are short for others."""
+"""Declarations of the shared options by the field of `Options`; `yes` and `json` are short forms of others."""
 
 QUIET = ("debug", "color")
-"""For a command that says little."""
+"""Options of commands with little output."""
 
 REPORT = ("json", *QUIET)
-"""For a command that prints a report."""
+"""Options of a command that prints a report."""
 
 OF_SERVERS = ("config", "server", "openapi", "trust_project", "refresh", *REPORT)
-"""For a command that looks at the servers' tools."""
+"""Options of a command that lists the servers' tools."""
 
 CATALOGUE = (
     "card",
@@ -612,7 +612,7 @@ _SHORT = (
     ("json", "output", "json"),
     ("quiet", "verbose", False),
 )
-"""Each with the option that it says something of, and what."""
+"""Short options: name, the option that it sets, and the value."""
 
 
 def _without_contradictions(

@@ -97,7 +97,7 @@ def make_agent(
                     text=_with_flags(event.text, is_card=options.card is not None),
                 )
             )
-        # That a project's servers are not trusted one line has said already.
+        # one line has already reported that the project's servers are not trusted
         elif not (
             isinstance(event, ServerFailed) and event.server in configuration.untrusted
         ):
@@ -133,9 +133,7 @@ def make_agent(
     is_search_chosen = options.tool_search != "auto"
     if options.replay is not None and not is_search_chosen:
         agent = agent_of("offline", **common)
-    elif (
-        configuration.team is not None
-    ):  # what was asked for goes before what a card says
+    elif configuration.team is not None:  # options take precedence over the card
         if chosen is not None:
             common["model"] = chosen
         if is_search_chosen or options.search_strategy != "auto":

@@ -41,7 +41,7 @@ ERROR_LINES = 5
 MAX_VALUE = 60
 UNFOLDED_LINES = 500
 SOURCES = 8
-"""Sources that are shown of one answer."""
+"""Maximum number of sources that are shown for one answer."""
 
 
 def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Text]:
@@ -342,9 +342,7 @@ def server_failed_lines(
     name = safe_line(event.server, 64)
     why = reason(name, event.reason)
     head = Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", why)
-    if (
-        config is None
-    ):  # what is wrong with its entry, and how to fix it, is in the reason
+    if config is None:  # the reason contains the problem of its entry and the fix
         return [head]
     do = safe_line(fix_for(event, config, environ), 160)
     quoted = safe_line(shlex.quote(event.server), 64)

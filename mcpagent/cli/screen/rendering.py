@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mcpagent.config import ServerConfig
 
 _TOLD_BY_AN_EVENT = {"search_tools": ToolsSearched, "add_tool": ToolsLoaded}
-"""Calls whose own line is replaced by what they brought about."""
+"""Calls whose own line is replaced by the line of this event."""
 
 
 REFRESHES_PER_SECOND = 8
@@ -171,11 +171,11 @@ class Activity:
 
 
 SHOWN = 3
-"""Running calls that the moving line names; the rest is counted."""
+"""Maximum number of running calls that the status line names; the others are counted."""
 
 
 SHOWN_INNER = 8
-"""Calls of one program that get a line; the rest is counted."""
+"""Maximum number of calls of one program with a separate line; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)

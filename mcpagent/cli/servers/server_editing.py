@@ -246,7 +246,7 @@ def add_server(
     file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
     written = real_place(str(file.path))
     for server in load_configuration(options).enabled:
-        # whoever typed the command need not be asked whether it may run
+        # the user who typed the command has thereby consented to it
         if server.name == new.name and real_place(file_of(server.source)) == written:
             remember_added(server, options)
     _report_added(options, terminal, file, new.name, entry)
@@ -280,7 +280,7 @@ def remove_server(options: Options, name: str, scope: WriteScope | None) -> Exit
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
     changed = file.saved(lambda fresh: fresh.without_entry(name))
-    # An entry that is added again later is asked about again.
+    # if the entry is added again later, mcpagent asks again
     trust = TrustStore.of_user(options.environ)
     trust.remove_entry(real_place(str(file.path)), name)
     put(

@@ -28,7 +28,8 @@ from mcpagent.skills.skill_folders import SKILL_FILE, Skill
 from mcpagent.utilities.text.safe_text import safe_line, visible
 
 LONG_LINES, LONG_CHARACTERS = 500, 20_000
-"""Of the instructions: the specification recommends fewer than 500 lines and 5,000 tokens."""
+"""Thresholds for a warning about long instructions: the specification recommends fewer than 500 lines and 5,000 tokens.
+"""
 
 
 def list_skills(options: Options) -> ExitCode:

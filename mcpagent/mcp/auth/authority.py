@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_BYTES = 1024 * 1024
 _MOST_ADDRESSES = 4
-"""The addresses of one name that are tried in turn."""
+"""Maximum number of addresses of one name that are tried."""
 
 
 _TOO_NEAR = {
@@ -274,7 +274,7 @@ async def _small_body(response: httpx2.Response) -> bytes:
 
 
 _MOST_STEPS = 2_000
-"""Half an hour of requests for the tokens of a code, one each second, and some more."""
+"""Maximum number of requests of one sign-in: polling once a second for half an hour, and some more."""
 
 
 def authority_client(

@@ -61,10 +61,10 @@ from mcpagent.values.messages import (
 )
 
 MAX_CONTINUATIONS = 5
-"""How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""
+"""How often mcpagent continues a turn that Anthropic paused (`pause_turn`, long searches at Anthropic)."""
 
 LEAST_ROOM = 1024
-"""Tokens: where a conversation leaves less for its answer, it is too long."""
+"""Minimum number of tokens for the answer; a conversation that leaves less is too long."""
 
 _TOO_LONG_AN_ANSWER = re.compile(r"max_tokens: [0-9]{1,9} > ([0-9]{1,9})\b")
 _NO_ROOM = re.compile(
@@ -78,7 +78,7 @@ CHANGES_BY_REFERENCE_BETA = "mid-conversation-tool-changes-2026-07-01"
 CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
 
 _NOT_OF_THE_BLOCK = ("type", "estimated_tokens")
-"""Fields of a delta that tell of it, not of its block, which would be refused with them."""
+"""Fields that describe a delta, not its block; Anthropic refuses a block that contains them."""
 
 _FIELDS = {
     "text_delta": "text",
@@ -101,18 +101,19 @@ _KNOWN_BLOCKS = frozenset(
 )
 
 CONTAINER_SECONDS = 30 * 24 * 3600.0
-"""So long after the time that it tells of a container Anthropic may restore it."""
+"""How long after its expiry time Anthropic may restore a container."""
 
 _REFUSES_REFERENCES = re.compile(
     r"invalid beta flag|for the `?anthropic-beta`? header"
     r"|(?:defer_loading|tool_reference).{0,80}(?:not permitted|does not match)"
 )
-"""As clouds refuse tools that are loaded later: by the beta (anthropics/claude-code#49370), or by the field."""
+"""Errors of clouds that refuse deferred tools: because of the beta header (anthropics/claude-code#49370) or the field.
+"""
 
 _FILTERED = ("web_search_2026", "web_fetch_2026")
 
 _GOES_ON = ("pause_turn", "compaction")
-"""Stops of a turn that Anthropic wants to go on with, and asks us to ask."""
+"""Stop reasons after which the client must send the turn again so that Anthropic continues it."""
 
 _STOPS: dict[str, ResponseStop] = {
     "max_tokens": "length",

@@ -36,15 +36,16 @@ MOST_MARKERS = 4
 """Anthropic docs, prompt caching: up to four blocks of a request may be marked."""
 
 _MAX_TOOLS_OF_ONES_OWN = 32
-"""Where small models end: llama3.2:3b picks none right beyond it (github.com/redhat-et/llama-stack-on-ocp)."""
+"""Most tools for a small model: llama3.2:3b chooses no right one beyond that (github.com/redhat-et/llama-stack-on-ocp).
+"""
 
 _WINDOW_OF_ONES_OWN: Mapping[str, int] = {
     "ollama": 4096,
     "lmstudio": 4096,
     "llamacpp": 4096,
 }
-"""What these servers start a model with on a usual machine (docs.ollama.com/context-length: below 24 GiB of VRAM),
-whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
+"""The context windows that these servers configure on a usual machine (docs.ollama.com/context-length: below 24 GiB of
+VRAM), regardless of the model. Ollama silently truncates a longer request. vLLM uses the model's own window."""
 
 _FAMILIES: tuple[tuple[str, int, str], ...] = (
     # pattern of the model's name, context window, source; these rows take precedence over the generated table

@@ -55,7 +55,7 @@ _LEFT_OUT = frozenset(
 _TAKEN_PATTERN = re.compile(r"\^(?:[^\\$^]|\\[^A-Za-z0-9])*\$")
 
 OmittedParts: TypeAlias = Callable[[str, Any], bool]
-"""Whether a keyword with its value is left out of a schema."""
+"""Callback that returns whether a schema's keyword with this value is omitted."""
 
 
 def beyond_grammars(keyword: str, value: Any) -> bool:  # noqa: ARG001

@@ -23,7 +23,7 @@ from mcpagent.utilities.text.for_model import set_apart
 
 LONGEST_NAME = 128
 _UNSAID = "none"
-"""Stands for the text of a block that has none, which is not blank."""
+"""Replaces the text of a block without text, because Anthropic refuses a blank one."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 MOST_MARKERS = 4
 

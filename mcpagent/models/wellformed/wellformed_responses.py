@@ -173,7 +173,7 @@ def _item(item: Any, parses_arguments: bool) -> Any:
             return {**item, "output": output if has_words(output) else NO_OUTPUT}
         case "message":
             if "role" not in item or ("type" in item and item["role"] != "user"):
-                return item  # what the provider wrote goes back whole
+                return item  # data of the provider returns unchanged
             content = _without_blanks(item.get("content"))
             if not has_words(content):
                 return None

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 _BY_NAME = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
 )
-"""Keywords whose keys are names and no keywords."""
+"""Keywords whose keys are names of properties, not keywords."""
 
 _DATA = frozenset({"enum", "const", "default", "examples", "required"})
 _DEEPEST = 60

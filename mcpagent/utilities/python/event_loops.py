@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from mcpagent.errors import AgentStateError
 
 END_SECONDS = 5.0
-"""So long who was interrupted waits for work that does not heed its cancellation."""
+"""Timeout after an interruption for work that ignores its cancellation."""
 
 _T = TypeVar("_T")
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_DEPTH = 64
-"""Levels of lists and mappings."""
+"""Maximum depth of lists and mappings."""
 
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?P<fields>(?:(?!---[ \t]*(?:\n|\Z)).*(?:\n|\Z))*?)---[ \t]*(?:\n|\Z)"

@@ -46,7 +46,7 @@ _OF_USER: tuple[tuple[Client, str, str], ...] = (
     ("gemini", "home", ".gemini/settings.json"),
     ("goose", "goose", "config.yaml"),
 )
-"""Client, the folder that a path starts from (see `_folders`), and the path, which may be a glob."""
+"""Rows: client, the base folder of the path (see `_folders`), and the path, which may be a glob."""
 
 _OF_PROJECT: tuple[tuple[Client, str], ...] = (
     ("cursor", ".cursor/mcp.json"),
@@ -59,7 +59,7 @@ _SECTIONS: Mapping[Client, str] = {
     "codex": "mcp_servers",
     "goose": "extensions",
 }
-"""The key that the servers are under; of all other clients it is `mcpServers`."""
+"""The key of the servers by client; all other clients use `mcpServers`."""
 
 
 def client_files(
@@ -169,7 +169,7 @@ def _names(data: Any, key: str) -> set[str]:
 
 
 MAX_CLIENT_BYTES = 5_000_000
-"""Some clients keep much else in the file that their servers are in."""
+"""Size limit of a client's file, which may contain much besides its servers."""
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:
