@@ -216,7 +216,7 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
         lambda line: terminal.err.print(line, style="dim"), options.timeout
     )
     if options.replay is not None and not (prompt or files or piped):
-        return ask_once(options, "", terminal)  # what was asked is in the recording
+        return ask_once(options, "", terminal)  # the recording contains the question
     put(terminal.err, *link_lines(files, options), style="dim")
     if named := _named_files(prompt):
         terminal.warn(f"{named}: sent as typed; --attach FILE sends a file along")
@@ -445,7 +445,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     if debug:
         report_exception(error, debug=True)
     if isinstance(error, McpAgentError | TimeoutError):
-        # What went wrong outside of us may need a closer look; what was typed or written wrong is in the line.
+        # An external failure may need a closer look; for a mistake in the input, the line is enough.
         is_mishap = isinstance(error, ModelError | ServerError | TimeoutError)
         report_error(str(error), kept=error if is_mishap and not debug else None)
     elif isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
@@ -496,7 +496,7 @@ def _usage_line(error: TyperException) -> str:
 
 
 def _end_of_pipe() -> int:
-    """The reader went away."""
+    """Return the exit code after the reader of a pipe closed it."""
     _end_of_output()
     return ExitCode.BROKEN_PIPE
 
@@ -511,7 +511,7 @@ def _set_up_logging(*, debug: bool) -> None:
     import logging
 
     everything = logging.getLogger()
-    # They stay when the run has ended, for what the interpreter reports while it ends: the next run's take their place.
+    # They stay after the run, for messages of the ending interpreter; the next run replaces them.
     for handler in [
         item for item in everything.handlers if isinstance(item, RunLog | DebugLog)
     ]:

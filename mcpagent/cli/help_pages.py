@@ -187,7 +187,7 @@ def _first_sentence(text: str) -> str:
 
 
 def unknown_flag(flag: str, command: Any, otherwise: str) -> tuple[str, str]:
-    """Return the message about a flag that a command does not have, and its end: a suggestion, or `otherwise`."""
+    """Return the message about an unknown flag, and its end: a suggestion, or `otherwise`."""
     shown = safe_line(flag, 60)
     options = [item for item in options_in(command) if not item.hidden]
     setting = flag.removeprefix("--").replace("-", "_")

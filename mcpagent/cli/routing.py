@@ -106,7 +106,9 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
 
 
 def _expect_whole_servers(arguments: Sequence[str], options: Collection[str]) -> None:
-    """Raise `UnknownCommandError` for `--server NAME=python server.py`: the rest would become arguments of ours."""
+    """Raise `UnknownCommandError` for `--server NAME=python server.py`: the other words would become arguments of
+    mcpagent.
+    """
     for at, word in enumerate(arguments):
         flag, _, given = word.partition("=")
         rest = list(arguments[at + 1 :])

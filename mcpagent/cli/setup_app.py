@@ -1,4 +1,5 @@
-"""`mcpagent doctor|config|keys|permissions|trust|cards|completion`: their options.
+"""The options of `mcpagent doctor|config|keys|permissions|trust|cards|completion`; each command imports its code when
+it runs.
 
 The work is loaded when one runs.
 """

@@ -335,7 +335,7 @@ class _Reader:
         return value
 
     def _refuse_secrets(self, value: Any, place: ValuePath) -> None:
-        """Raise `ConfigError` for a secret in a text that the model, the server or everybody gets to see."""
+        """Raise `ConfigError` for a secret in a text that the model, the server or other people see."""
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, Secret) and refers_to_secret(text.origin, place):
                 what = f"{safe_line(text.origin, 60)} is a secret, and this is shown; use env or headers"
@@ -497,7 +497,7 @@ class _Reader:
 def _of_the_person(
     found: Mapping[str, str | Secret], file: str
 ) -> dict[str, str | Secret]:
-    """Return the variables of a file that git ignores: credentials are shown by their names.
+    """Return the variables of a file that git ignores, with only the names of credentials.
 
     Others are shown in full, since somebody else may have written the file: `NODE_OPTIONS` decides what runs.
     """

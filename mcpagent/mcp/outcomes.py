@@ -168,7 +168,7 @@ def whose_answer(
 
 
 def _says_too_many(end: End) -> bool:
-    """Return whether a body says nothing but that there were too many requests; an empty one does."""
+    """Return whether a body contains only the statement that there were too many requests, or is empty."""
     words = _WORD.findall(_MARKUP.sub(" ", _said(end)).lower())
     return len(end.body) <= _LONGEST_SAID and all(map(_BUSY_WORDS.fullmatch, words))
 

@@ -152,7 +152,7 @@ def openai_capabilities(model_name: str) -> Capabilities:
 
 
 def capabilities_of(to: Origin) -> Capabilities:
-    """Return what the model can do at its address, in the protocol that is spoken there."""
+    """Return the capabilities of the model at its address, in the protocol of that address."""
     if to.protocol == "messages":
         return _in_cloud(anthropic_capabilities(to.model), to)
     if to.protocol == "responses" and is_at_openai(to):

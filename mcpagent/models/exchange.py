@@ -102,12 +102,14 @@ class ApiFormat(ABC):
 
     @abstractmethod
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """Return the provider's answer as ours; nothing of it that the provider wants back is lost."""
+        """Convert the provider's answer to a message, including all data that the provider needs back."""
 
     def read_answer(
         self, answer: Mapping[str, Any], request: ModelRequest
     ) -> ModelResponse:
-        """Return the provider's answer as ours, with its origin and the tools that its own search found."""
+        """Convert the provider's answer to a message, with its provenance and the tools that the provider's search
+        found.
+        """
         response = self._read(answer, request)
         message = replace(response.message, origin=self.origin)
         return replace(response, message=with_found(message, request, self.found_names))

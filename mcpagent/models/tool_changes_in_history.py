@@ -164,7 +164,7 @@ def _changing(messages: Sequence[Message]) -> dict[int, Message]:
 def _joined(
     changing: Mapping[int, Message], searchable: Mapping[str, ToolDefinition]
 ) -> dict[int, tuple[ToolDefinition, ...]]:
-    """Return the tools that a provider could search from each position on; each once."""
+    """Return, for each position, the tools that a provider could search from there on; each tool once."""
     waiting = dict(searchable)
     joined: dict[int, tuple[ToolDefinition, ...]] = {}
     for position, message in changing.items():
@@ -315,7 +315,7 @@ def redefinition_notes(change: Change) -> list[str]:
 
 
 def as_text(tool: ToolDefinition) -> str:
-    """Return a definition as JSON, so that a server's text cannot pass for ours."""
+    """Return a definition as JSON, so that a server's text cannot imitate mcpagent's."""
     return json_text(
         {
             "name": tool.name,

@@ -109,7 +109,7 @@ def ids_on_the_wire(
 
 
 def sendable_name(name: str, longest: int = 64) -> str:
-    """A called name made fit to be replayed: a model can call anything, a provider refuses what is not a name."""
+    """Return a called name that a provider accepts in a history, because a model can call any name."""
     return _ILLEGAL_IN_NAME.sub("_", name)[:longest] or "unnamed"
 
 

@@ -312,7 +312,7 @@ class Fit:
         ]
 
     def _is_counted(self, start: int) -> bool:
-        """Return whether the word at this position is what is counted: "how many words" asks for no text."""
+        """Return whether the word at this position is the counted unit: "how many words" contains no text argument."""
         return self.need.before(start)[:2] == ["many", "how"]
 
     def _score(self) -> float:

@@ -105,7 +105,7 @@ def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
 
 
 def resource_servers(rule: str) -> set[str]:
-    """Return the servers that a rule about resources may name: what it names there need not be listed."""
+    """Return the servers that a rule about resources may name; the resources need not be listed."""
     return {server for server, kind, _ in _readings(rule) if kind == "resource"}
 
 

@@ -183,7 +183,7 @@ class StoredApprovals:
     def _change(
         self, change: Callable[[set[StoredApproval]], set[StoredApproval]]
     ) -> None:
-        """Apply a change to the file, which is read again because another program may have written it.
+        """Apply a change to the file, after reading it again, because another program may have written it.
 
         If the file is not writable, or locked for long, the change holds for this run; the next one asks again.
         """
@@ -228,7 +228,7 @@ def _of_data(entry: Mapping[str, object], place: str) -> StoredApproval:
 
 
 def _is_whole(one: StoredApproval) -> bool:
-    """Return whether an approval says all that its kind needs: an incomplete one would allow more."""
+    """Return whether an approval has all fields of its kind, because an incomplete one would allow more."""
     if one.what in ("reads", "server"):
         return True
     return bool(one.definition) and (

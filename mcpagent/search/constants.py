@@ -1,4 +1,4 @@
-"""The numbers of the ranking, from `constants.json`: `benchmarks/search_fit.py` fitted them, on the day that it says.
+"""The fitted numbers of the ranking from `constants.json`, which `benchmarks/search_fit.py` writes with their date.
 
 Limits of sizes and of times, which nothing fits, are with the code that keeps to them.
 """

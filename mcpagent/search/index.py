@@ -135,7 +135,7 @@ class ToolIndex:
             self._held.settle()
             return tuple(sorted(self._held.tools.values(), key=lambda tool: tool.name))
 
-    # Changing what is indexed
+    # Changes of the index
 
     def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
         """Replace the tools of that server (None: local functions).

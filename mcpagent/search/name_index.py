@@ -21,7 +21,7 @@ _LONGEST_NEAR = 64
 
 
 def name_keys(tool: ToolDefinition) -> set[str]:
-    """Return the keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
+    """Return the keys of all names of the tool; `server.tool` and `server__tool` have the same key."""
     name, server = local_name(tool), tool.server or ""
     local = ""
     if len(name) <= LONGEST_KEYED:

@@ -24,7 +24,7 @@ _SURE_SIGN = re.compile(
     r"""\\[a-zA-Z.|()\[\]{}+*?^$\\]        # an escape
     | \(\? | \)[+?{] | \[[^\]\s]+\]       # a group with an operator, a class
     | \| | [*] | \.[+?]                   # alternatives, repeats
-    | ^\^ | [\w)\]]\$$                    # anchors where anchors stand
+    | ^\^ | [\w)\]]\$$                    # anchors at the positions of anchors
     | \w\{\d | \w\?\w | \w\+\w*$        # repeats of one letter""",
     re.VERBOSE,
 )
@@ -76,7 +76,7 @@ def required_literal(pattern: str) -> str:
 def may_match(
     pattern: str, tools: Mapping[int, ToolDefinition], postings: Postings
 ) -> dict[int, ToolDefinition]:
-    """Return the tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
+    """Return the tools that contain the literal parts of the pattern, so that the pattern is tried on few."""
     literal = required_literal(pattern)
     holding = []
     if literal:

@@ -122,7 +122,7 @@ class Postings:
             tools, weights = added[term]
             tools.append(number)
             weights.append(frequency * gain / (frequency + K1))
-        # A name counts as said when its words are, so its joined form (`getweather`) is no part of it.
+        # A query contains a name if it contains its words, so the joined form (`getweather`) does not count.
         said = [
             word
             for field, text in texts
@@ -287,7 +287,7 @@ class Postings:
 
 
 def _gain(terms: int) -> float:
-    """Return what no weight of a tool with so many different terms reaches."""
+    """Return the upper bound of a term's weight in a tool with this many different terms."""
     if terms <= _MOST_TERMS:
         return GAIN
     return GAIN * _MOST_TERMS / terms

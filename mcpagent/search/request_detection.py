@@ -186,7 +186,7 @@ def word_count(text: str, most: int = 10 * MAX_WORDS) -> int:
 
 
 def ends_of(prompt: str) -> str:
-    """Return as much of the prompt as is read."""
+    """Return the part of the prompt that is read: all of it, or both ends."""
     text = prompt.strip()
     if len(text) <= MAX_PROMPT:
         return text
@@ -195,7 +195,7 @@ def ends_of(prompt: str) -> str:
 
 
 def _blocks(text: str) -> list[list[str]]:
-    """Return the lines of each paragraph; what a fence encloses is one, and is indented."""
+    """Return the lines of each paragraph; a fenced block is one indented paragraph."""
     blocks: list[list[str]] = [[]]
     is_fenced = False
     for line in text.splitlines():
@@ -244,7 +244,7 @@ def _form(
 
 
 def _shape(line: str) -> str:
-    """Return what a line begins with, as kinds of characters: `9-9-9` of a line of a log, "" of a sentence."""
+    """Return the beginning of a line as kinds of characters: `9-9-9` for a line of a log, "" for a sentence."""
     shape = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", line[:30]))
     begun = re.match(r"[^ ]*[^\w\s][^ ]*|\s+", shape)
     if begun:

@@ -602,7 +602,7 @@ def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
 
 
 def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | str:
-    """Return the names, with each matching pattern replaced by its tools; a text says that there are too many.
+    """Return the names, with each pattern replaced by its matching tools; an error text if there are too many.
 
     With too many, none is added: mcpagent cannot know which ones the model meant.
     """

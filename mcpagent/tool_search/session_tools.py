@@ -309,7 +309,8 @@ class SessionTools:
         room = self._room.beside(
             self._sizes([*(tool.name for tool in self.virtual), *later, *withdrawn])
         )
-        if later:  # what the model takes may be full of those offered from the start
+        # The tools offered from the start may already fill the model's budget.
+        if later:
             pinned = pinned[: room.fitting(self._sizes(pinned))]
         room = room.beside(self._sizes(pinned))
         fitting = {
@@ -591,7 +592,7 @@ class SessionTools:
         ]
 
     def about(self, category: str) -> str:
-        """Return what a server or custom category is for; the same for as long as the conversation lasts.
+        """Return the purpose of a server or custom category, which stays the same for the whole conversation.
 
         These are the configured words or the server's own, else the most characteristic ones of its tools.
         """

@@ -272,7 +272,7 @@ def renamed(source: ToolSource, names: Mapping[str, str]) -> CombinedSources:
 
 
 class _Asking:
-    """Asks a filter; what it raises means no, with one warning for each tool."""
+    """Calls a filter; an exception hides the tool, with one warning for each tool."""
 
     def __init__(self, predicate: Filter) -> None:
         self._predicate = predicate
@@ -544,7 +544,7 @@ class DynamicToolset(Toolset):
         return toolset
 
     def _of_list(self, source: Sequence[FunctionLike | Tool]) -> Toolset:
-        """Return the recent toolset of the very same functions and tools, made for any caller; else a new one."""
+        """Return the cached toolset of the same functions and tools, if there is one, else a new one."""
         for given, toolset in self._lists:
             if len(given) == len(source) and all(map(is_, given, source)):
                 return toolset

@@ -231,7 +231,7 @@ def _script_tool(skills: dict[str, Skill]) -> Tool:
         )
 
     def asks(tool: ToolDefinition, arguments: dict[str, Any]) -> ToolDefinition:
-        """Return the definition with the very words that would run: an approval is bound to them and to the file."""
+        """Return the definition with the exact command of the script: an approval covers this command and the file."""
         try:
             skill, script, words = _script_call(skills, arguments)
             command = shlex.join(script_words(skill, script, words))

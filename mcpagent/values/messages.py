@@ -135,7 +135,7 @@ class ResourceRequest(ToolDefinition):
 
     @property
     def kind(self) -> RequestKind:
-        """A resource."""
+        """Return "resource", for each request."""
         return "resource"
 
 

@@ -217,7 +217,7 @@ class ServerRequests:
         return True
 
     def _head(self, server: str, what: str, message: str) -> list[Text]:
-        """Print the server's name and request, then its own text after a bar, so that it cannot imitate ours.
+        """Print the server's name and request, then its own text after a bar, so that it cannot imitate mcpagent.
 
         Returns all rows of that text if some were omitted, else an empty list.
         """
@@ -314,7 +314,7 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
 
 
 def _words_of(block: dict[str, Any]) -> str:
-    """Return a block's text, or what was left out: the model must not answer as if nothing else had been sent."""
+    """Return a block's text, or a note about an omitted block, so that the model knows that it exists."""
     kind = str(block.get("type", "text"))
     if kind == "text":
         return str(block.get("text", ""))

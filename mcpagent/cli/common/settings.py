@@ -81,8 +81,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The values that count, by name; the files they came from; what was left out, one line each. `own_model` is the
-    model of the user's own file. `written` are all usable values, as each file has them."""
+    """The effective values by name, the files they come from, and one line for each ignored value."""
 
     values: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     own_model: str = ""

@@ -527,7 +527,7 @@ def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Act
 async def known_tools(
     options: Options, terminal: Terminal, configuration: Configuration | None = None
 ) -> AsyncIterator[Agent]:
-    """Start the agent for commands about tools: no model is called, and with cached lists no server is started.
+    """Start the agent for commands about tools. They call no model, and with cached lists they start no server.
 
     The default `configuration` is what the user agreed to. Failures are reported on stderr. Raises `ServerError` if no
     server works.
@@ -575,7 +575,7 @@ async def known_tools(
 
 
 def require_a_server(agent: Agent, left_out: Collection[str] = ()) -> None:
-    """Raise `ServerError` if servers are configured and none works: the answer would be invented.
+    """Raise `ServerError` if servers are configured and none works, because a model would invent the answer.
 
     A user chose to go on without the servers that are `left_out`, so these are not expected to work.
     """

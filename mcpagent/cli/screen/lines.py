@@ -72,7 +72,9 @@ def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Te
 
 
 def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
-    """Return third-party text after a bar, row by row, so that it cannot imitate ours; without empty lines."""
+    """Return third-party text after a bar, row by row and without empty lines, so that it cannot imitate mcpagent's
+    output.
+    """
     room = max(min(width, MAX_WIDTH) - 4, 20)
     lines = [line for line in words.expandtabs(4).split("\n") if line.strip()]
     return [

@@ -371,7 +371,7 @@ class TurnView:
         if self._words is None:
             return
         self._activity.hide()
-        if self._prints_steps:  # an empty line between the steps and the words
+        if self._prints_steps:  # an empty line separates the steps from the answer
             self._steps.print()
             self._prints_steps = False
         for block in blocks:
@@ -379,7 +379,7 @@ class TurnView:
         self._words_shown = True
 
     def _show_open_block(self) -> None:
-        """Show the words of the block that is not finished, above the moving line; print what is too tall for it."""
+        """Show the text of the unfinished block above the status line; print the part that is too tall for it."""
         if self._words is None or not self._words.is_interactive:
             self._activity.show("writing")
             return

@@ -131,7 +131,8 @@ def look_around(
 
 
 def model_here(servers: Mapping[str, str]) -> str:
-    """Return the first model of the first of these servers that has one, as `prefix:model`.
+    """Return the first model of the first of these servers that has one, as `prefix:model`; "" without a model, and for
+    servers on another computer.
 
     Returns "" if there is none, and for servers on another computer.
     """

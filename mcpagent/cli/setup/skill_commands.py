@@ -119,7 +119,7 @@ def lint_skills(options: Options, folders: Sequence[Path]) -> ExitCode:
 
 
 def _advice(skill: Skill) -> list[str]:
-    """Return what the specification recommends and a skill does otherwise."""
+    """Return the specification's recommendations that a skill does not follow."""
     advice = [
         f"{field} is no field of the specification; put it under metadata"
         for field in skill.unknown

@@ -201,7 +201,7 @@ def written_json(data: Any) -> str:
 
 
 def progress_to_json(progress: CallProgress) -> Any:
-    """Return what a store keeps of the progress of a call: all but files, which no value of a program can hold."""
+    """Return the stored form of a call's progress: all fields except files, which no value of a program can contain."""
     data = dump_value(progress)
     del data["blocks"]
     return data

@@ -34,7 +34,7 @@ from mcpagent.utilities.text.secrets import hide
 
 
 def address_name(url: str) -> str:
-    """Return the server's address as a name: without what a query may hold of secrets."""
+    """Return the server's address without parts of the query that may be secret, as a name."""
     parts = urlsplit(url)
     if parts.query:
         query = f"#{hashlib.sha256(parts.query.encode()).hexdigest()[:12]}"

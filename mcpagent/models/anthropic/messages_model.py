@@ -163,7 +163,7 @@ def request_body(
 
 
 def _mark_end(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
-    """Mark the last block of the last user turn: what the field of the body does by itself."""
+    """Mark the last block of the last user turn, as Anthropic itself does for the field of the body."""
     asked = next(
         (
             turn
@@ -207,8 +207,9 @@ def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -
 
 
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The beta headers a body needs: tools changed by system messages, and servers that Anthropic calls, are not
-    generally available yet."""
+    """Return the beta headers that a body needs, for tools changed by system messages and for servers that Anthropic
+    calls.
+    """
     blocks = [
         block
         for turn in body["messages"]
@@ -296,7 +297,8 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
-    """Return the usage.
+    """Return the usage. Anthropic's `input_tokens` exclude tokens read from and written to the cache; mcpagent's
+    include them.
 
     Anthropic's `input_tokens` exclude tokens read from and written to the cache; ours include them.
     """
@@ -487,7 +489,7 @@ class AnthropicModel(HttpModel):
         return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
-        """The longest answer that the model supports or this conversation leaves room for, as Anthropic reported it."""
+        """Return the maximum output of the model, or the rest of its window, as Anthropic reported it; None if unknown."""
         if found := _TOO_LONG_AN_ANSWER.search(failure.message):
             return int(found[1])
         if found := _NO_ROOM.search(failure.message):
@@ -543,7 +545,7 @@ class AnthropicModel(HttpModel):
     def continued(
         self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any] | None:
-        """The same body with the paused turn at its end, so many times as `MAX_CONTINUATIONS` says."""
+        """Yield the body with the paused turn at its end, at most `MAX_CONTINUATIONS` times."""
         last = answers[-1]
         if last.get("stop_reason") not in _GOES_ON or len(answers) > MAX_CONTINUATIONS:
             return None

@@ -133,7 +133,7 @@ class Endpoint:
 
 @lru_cache(maxsize=256)
 def endpoint_of(to: Origin) -> Endpoint:
-    """Return what is known of a model at its address."""
+    """Return the known facts about a model at its address."""
     model, profile, server = identity_of(to.model), profile_of(to), server_of(to)
     caching, can = caching_of(to), capabilities_of(to)
     listed = (
@@ -190,7 +190,7 @@ def _accepted(to: Origin, listed: ListedSizes) -> frozenset[str]:
 
 
 def _listed_tokens(model: ModelIdentity, listed: ListedSizes) -> int | None:
-    """By the family's row, then by the generated table."""
+    """Return the context window from the family's row, else from the generated table."""
     for looks, window, _ in _FAMILIES:
         if re.fullmatch(looks, model.name):
             return window

@@ -219,7 +219,7 @@ def _fact(one: Mapping[str, Any]) -> LearnedFact:
 
 
 def _is_usable(one: LearnedFact) -> bool:
-    """Return whether the fact is of a known kind and type: the file may have been written by anybody."""
+    """Return whether the fact has a known kind and type, because any program may have written the file."""
     if one.what in _FLAGS:
         return isinstance(one.value, bool)
     if one.what in _SIZES:

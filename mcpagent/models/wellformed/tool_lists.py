@@ -1,4 +1,4 @@
-"""Lists of tools as servers with rules of their own take them: short descriptions, and a tool for earlier calls."""
+"""Adapt lists of tools to servers with stricter rules: short descriptions, and a placeholder tool for earlier calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def with_short_descriptions(value: Any, longest: int) -> Any:
 
 
 def wants_tools(failure: Failure) -> bool:
-    """Return whether the failure wants tools in a request whose history calls some.
+    """Return whether the failure requires tools in a request whose history has calls.
 
     As LiteLLM says it for Anthropic and Bedrock (anomalyco/opencode#2915), and Bedrock's Converse behind gateways.
     """

@@ -163,7 +163,7 @@ def _turn(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_blank(block: Any) -> bool:
-    """Return whether the block says nothing, or is of no kind, which Anthropic refuses as well."""
+    """Return whether the block is empty or has no type; Anthropic refuses both."""
     if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
         return True
     text = block.get("text")

@@ -34,7 +34,9 @@ _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 
 class UncheckedError(Exception):
-    """Raised if a schema cannot be used, at all or for this value. The value stays unchecked; the message says why."""
+    """Raised if a schema cannot be used, in general or for this value. The message has the reason; the value stays
+    unchecked.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -139,7 +139,7 @@ class BackgroundLoop:
         return await OtherLoopWork(work, self.loop).awaited()
 
     def close(self) -> None:
-        """Ends what it still does, and then its thread."""
+        """Cancel its work, and end its thread."""
         self.run(_end_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(END_SECONDS)

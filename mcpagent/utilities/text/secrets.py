@@ -382,7 +382,7 @@ def known_values() -> frozenset[str]:
 
 
 def _spellings() -> tuple[str, ...]:
-    """Return each known value, as it is, as it is shown and in base64, the longest first."""
+    """Return the spellings of each known value (verbatim, displayed, base64), the longest first."""
     global _spelled
     if _spelled[0] is not (known := _values):
         found = {text for value in known for text in _texts_of(value)} - {""}

@@ -51,7 +51,7 @@ def _rows() -> dict[str, dict[str, float]]:
 
 
 def bits_of(char: str) -> float:
-    """Return the bits that a character of `letter_bits.txt` stands for."""
+    """Return the bits that a character of `letter_bits.txt` encodes."""
     return (ord(char) - ord("#")) / 4
 
 

@@ -78,7 +78,7 @@ def client_files(
             for client, name in _OF_PROJECT
         ]
     seen: dict[Path, ClientFile] = {}
-    for file in found:  # in the home folder the project's are the user's
+    for file in found:  # in the home folder, a project's files are the user's own
         if _is_file(file.path):
             seen.setdefault(file.path, file)
     return list(seen.values())
@@ -199,7 +199,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
 
 
 def _no_yaml(path: Path, error: yaml.MarkedYAMLError) -> str:
-    """Return `path:line:column: what is wrong`; quoted values are left out, as they may be secrets."""
+    """Return `path:line:column: problem` without quoted values, which may be secrets."""
     mark, place = error.problem_mark, ""
     if mark is not None:
         place = f":{mark.line + 1}:{mark.column + 1}"

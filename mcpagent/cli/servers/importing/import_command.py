@@ -57,7 +57,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportMode:
-    """The mode of an import: `replaceable` names may be replaced; `plan` converts an entry and its secrets."""
+    """How to import: `replaceable` are the names that may be replaced, `plan` converts an entry and its secrets."""
 
     replaceable: frozenset[str]
     plan: Callable[[str, dict[str, Any]], ConvertedEntry]
