@@ -66,8 +66,8 @@ from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from mcpagent.agents.cards.card import AgentCard
-    from mcpagent.mcp.link import ServerLink
-    from mcpagent.models.foreign_histories import History
+    from mcpagent.mcp.server_link import ServerLink
+    from mcpagent.models.imported_histories import History
 
 END_SECONDS = 5.0
 """Timeout of closing an agent for a tool function that ignores its cancellation."""

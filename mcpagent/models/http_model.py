@@ -73,7 +73,6 @@ from mcpagent.models.output_modes.structured_output import (
 )
 from mcpagent.models.prices import cached_share, known_search_cost
 from mcpagent.models.profiles import speaks_for_itself
-from mcpagent.models.provenance import address_of, thoughts_of, written_for
 from mcpagent.models.provider_tools.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_tools.provider_tool_forms import (
     WrittenTools,
@@ -91,6 +90,7 @@ from mcpagent.models.refusals import (
     refused_setting,
     refuses_thoughts,
 )
+from mcpagent.models.sendable_history import address_of, thoughts_of, written_for
 from mcpagent.models.transport.sdk_connection import (
     ProviderSdk,
     SdkConnection,

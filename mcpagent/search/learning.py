@@ -70,7 +70,7 @@ _SAME = FITTED["learned"]["same words"]
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UsageCounts:
     """Counts of the successful adds and calls of a tool after a query; `last_seconds` is Unix time."""
 
     query: str
@@ -179,7 +179,7 @@ class SearchHistory:
             )
         self.changes += 1
 
-    def uses(self) -> list[Use]:
+    def uses(self) -> list[UsageCounts]:
         """Return all records, the latest first."""
         if not self.path.is_file():
             return []
@@ -189,7 +189,10 @@ class SearchHistory:
                 f" WHERE {_IS_A_USE} ORDER BY last_seconds DESC, tool LIMIT ?",
                 (_MAX_ROWS,),
             )
-            return [Use(query, _read(tool), *counts) for query, tool, *counts in rows]
+            return [
+                UsageCounts(query, _read(tool), *counts)
+                for query, tool, *counts in rows
+            ]
 
     def forget(self, tool: ToolKey, queries: Iterable[str]) -> None:
         """Delete the records of a tool after these queries."""

@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from mcpagent.mcp.all_servers import McpServers
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.permissions.decision import entry_rules
 from mcpagent.run.validation import verdict_beside
 from mcpagent.utilities.text.for_model import line_for_model, spelled

@@ -18,7 +18,7 @@ from mcpagent.history.intake.files import content_of_bytes
 from mcpagent.skills.finding_skills import find_skills, first_of_each_name
 from mcpagent.skills.skill_folders import SKILL_FILE, Skill, SkillError
 from mcpagent.skills.skill_scripts import run_script, script_words
-from mcpagent.toolsets.unmatched_names import Known
+from mcpagent.toolsets.unmatched_names import Completeness
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.for_model import fenced, for_model, line_for_model, spelled
 from mcpagent.values.approval import Rule
@@ -62,11 +62,11 @@ class SkillsToolset(Toolset):
         self._tools: list[Tool] | None = None
 
     @property
-    def known(self) -> Known:
+    def known(self) -> Completeness:
         """All skills once they are read."""
         if self._tools is None:
-            return Known.NOTHING
-        return Known.ALL
+            return Completeness.NOTHING
+        return Completeness.ALL
 
     async def tools(self) -> list[Tool]:
         """Return a tool for each skill, and one that runs scripts if there are any."""

@@ -46,8 +46,8 @@ from mcpagent.values.messages import ToolDefinition, ToolKey
 from mcpagent.values.tools import Tool, usable_tool
 
 if TYPE_CHECKING:
-    from mcpagent.mcp.link import ServerLink
     from mcpagent.mcp.lists.server_lists import ToolsDifference
+    from mcpagent.mcp.server_link import ServerLink
     from mcpagent.mcp.server_status import ServerStatus
 
 _K = TypeVar("_K")

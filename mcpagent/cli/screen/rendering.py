@@ -179,7 +179,7 @@ SHOWN_INNER = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GroupPosition:
     """The position of a finished call: in a group that `opens` with this many calls, or the last of one; else alone."""
 
     in_group: bool = False
@@ -207,7 +207,7 @@ class RunningCalls:
             ):
                 self._running[call_id] = started, progress_words(event)
 
-    def finish(self, event: ToolCallFinished) -> Place:
+    def finish(self, event: ToolCallFinished) -> GroupPosition:
         """Return the position of a finished call's line."""
         call_id = event.call.id
         opens = 0
@@ -223,9 +223,9 @@ class RunningCalls:
                 self._group, opens = set(), 0
         self._running.pop(call_id, None)
         if call_id not in self._group:
-            return Place()
+            return GroupPosition()
         self._group.discard(call_id)
-        return Place(in_group=True, opens=opens, is_last=not self._group)
+        return GroupPosition(in_group=True, opens=opens, is_last=not self._group)
 
     @property
     def label(self) -> str:

@@ -344,7 +344,7 @@ def move_secrets(
 
     Raises `InputError` if there is no such server, and `ConfigError` if nothing can be moved.
     """
-    from mcpagent.cli.servers.importing.foreign_entries import taken_by_user
+    from mcpagent.cli.servers.importing.client_entries import taken_by_user
 
     terminal, file = open_terminal(options.color), file_with(options, name, None)
     entry = dict(file.entries[name])

@@ -26,7 +26,7 @@ from mcpagent.journal.recording.recorded_entries import (
     ModelResponded,
     Piece,
     RequestEntries,
-    RunOver,
+    RunEndEntry,
     RunStarted,
     agent_started,
     digest_of,
@@ -226,7 +226,7 @@ class Recorder(Middleware):
 
     def _end(self, run: AgentRun, end: Callable[[str], RunEnded]) -> None:
         if (number := self._runs.get(run.context.run_id)) is not None:
-            self.write(RunOver(number, ended_to_json(end(str(number)))))
+            self.write(RunEndEntry(number, ended_to_json(end(str(number)))))
 
     @asynccontextmanager
     async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:

@@ -27,11 +27,11 @@ from mcpagent.models.exchange import RequestVariant
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.found_tools.proxied_calls import CALL_TOOL
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel
-from mcpagent.models.provenance import last_container
 from mcpagent.models.provider_tools.citations import citations_of
 from mcpagent.models.provider_tools.provider_calls import asked_in, ended_in
 from mcpagent.models.provider_tools.provider_tool_forms import MCP_BETA, WrittenTools
 from mcpagent.models.provider_tools.stored_files import from_anthropic
+from mcpagent.models.sendable_history import last_container
 from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.transport.sdk_connection import ProviderSdk
 from mcpagent.models.wellformed.wellformed_messages import wellformed_messages
@@ -489,7 +489,7 @@ class AnthropicModel(HttpModel):
         return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
-        """Return the maximum output of the model, or the rest of its window, as Anthropic reported it; None if unknown."""
+        """Return the maximum output of the model, or the rest of its window, as Anthropic reported it, if it did."""
         if found := _TOO_LONG_AN_ANSWER.search(failure.message):
             return int(found[1])
         if found := _NO_ROOM.search(failure.message):

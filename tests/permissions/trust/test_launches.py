@@ -10,7 +10,7 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.permissions.trust.launches import launch_of, only_runs_others
 
 PLANTED = (
