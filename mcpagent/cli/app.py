@@ -137,7 +137,7 @@ def ask(
     ]
 )
 def chat(options: opt.Options, attach: Attach = None) -> int:
-    """Talk to the agent in the terminal. If stdin is no terminal, its text is asked once."""
+    """Talk to the agent in the terminal. If stdin is no terminal, its text is the only question."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
 
     _require_one_source(options)
@@ -236,7 +236,7 @@ def _named_files(prompt: str) -> str:
 
 @opt.taking(["model", "search_strategy", "debug", "color"])
 def demo(options: opt.Options) -> int:
-    """See how tool search works: a real conversation over the bundled server, what the model saw, what it cost."""
+    """Show how tool search works: a real conversation over the bundled server, the offered tools and their cost."""
     from mcpagent.cli.oneshot.demo_run import run_demo
     from mcpagent.cli.screen.terminal import open_terminal
 
