@@ -38,7 +38,7 @@ Call = Callable[[str, str], Awaitable[Any]]
 @asynccontextmanager
 async def mcpagent_client(mode: str) -> AsyncIterator[Call]:
     from mcpagent.config import ServerConfig
-    from mcpagent.mcp.link import ServerLink
+    from mcpagent.mcp.server_link import ServerLink
 
     config = ServerConfig(
         name="bench", command=sys.executable, args=(str(SERVER), *mode.split())
@@ -226,13 +226,15 @@ async def notifications(system: str) -> str:
 
 
 IMPORTED = {
-    "mcpagent": ["mcpagent.mcp.link"],
+    "mcpagent": ["mcpagent.mcp.server_link"],
     "sdk": ["mcp", "mcp.client.stdio"],
     "fastmcp": ["fastmcp", "fastmcp.client.transports"],
 }
 """What a program that uses the client has at its head, and so has loaded before its event loop runs."""
 
-LOADED = IMPORTED | {"mcpagent": ["mcpagent.mcp.link", "mcpagent.mcp.connection"]}
+LOADED = IMPORTED | {
+    "mcpagent": ["mcpagent.mcp.server_link", "mcpagent.mcp.connection"]
+}
 """The same with all that a connect needs: mcpagent loads the rest when it connects, beside the event loop."""
 
 

@@ -72,7 +72,7 @@ class RunCancelledError(AgentStateError):
 
 
 class LimitError(McpAgentError):
-    """A limit that was set (`Limits`) was reached before there was what was asked for.
+    """A limit (`Limits`) was reached before the requested result existed.
 
     `stop` names it (`events.StopReason`); `answer` is what there was by then, as text, "" if there was nothing.
     """

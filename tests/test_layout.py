@@ -21,6 +21,7 @@ OF_NO_MODULE = {
     "test_prose.py": "docstrings, comments and pages",
     "test_public_names.py": "all of the package",
     "test_public_surface.py": "the classes that users meet",
+    "test_security_page.py": "the promises of SECURITY.md",
     "test_tables.py": "the tests' own tables",
     "test_typing.py": "all of the package",
     "permissions/trust/test_bad_inputs.py": "the bad inputs of the reliability design, through all modules",

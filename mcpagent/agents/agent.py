@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcpagent.mcp.all_servers import McpServers
     from mcpagent.mcp.server_status import ServerStatus
     from mcpagent.models.base import Model
-    from mcpagent.models.foreign_histories import History
+    from mcpagent.models.imported_histories import History
     from mcpagent.permissions.approval_policy import ApprovalPolicy, ApprovalPredicate
     from mcpagent.search import SearchResult
     from mcpagent.tool_search.search_options import ToolSearch
@@ -434,6 +434,6 @@ class Agent(Runnable[Deps]):
 def _history(
     messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None
 ) -> History:
-    from mcpagent.models.foreign_histories import history_of
+    from mcpagent.models.imported_histories import history_of
 
     return history_of(messages, trusted)

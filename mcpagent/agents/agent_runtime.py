@@ -69,8 +69,8 @@ from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from mcpagent.agents.cards.card import AgentCard
-    from mcpagent.mcp.link import ServerLink
-    from mcpagent.models.foreign_histories import History
+    from mcpagent.mcp.server_link import ServerLink
+    from mcpagent.models.imported_histories import History
 
 END_SECONDS = 5.0
 """Timeout of closing an agent for a tool function that ignores its cancellation."""
@@ -395,7 +395,7 @@ class AgentRuntime:
         await asyncio.sleep(0)  # making the agent may have taken long already
         async with AsyncExitStack() as exits:
             exits.push_async_callback(self._close_model)
-            # Set already here: a team whose members call each other must not start anybody twice.
+            # Set this before the start: the members of a team may call each other, and none may start twice.
             self._exits = exits
             self._own = None
             try:

@@ -26,10 +26,10 @@ from mcpagent.history.sent_messages import OmittedParts, not_sent
 from mcpagent.journal.sessions.loaded_session import LoadedSession, SessionInfo
 from mcpagent.journal.sessions.run_ended import DurableResult, RunEnded
 from mcpagent.journal.sessions.saved_state import (
-    Announced,
     InitialValues,
     KnownTools,
     LastAnnounced,
+    PendingParts,
     SavedState,
     StoppedAnswer,
     UnfinishedRun,
@@ -1164,7 +1164,7 @@ class SessionRuntime(Runnable[Deps]):
                 KnownTools(listing.tools) if self._tools.searching else None,
             ),
             pending=pending,
-            announced=Announced(
+            announced=PendingParts(
                 conversation.announced, conversation.has_unanswered_prompt
             ),
             spent=spent,

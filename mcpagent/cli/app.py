@@ -137,7 +137,7 @@ def ask(
     ]
 )
 def chat(options: opt.Options, attach: Attach = None) -> int:
-    """Talk to the agent in the terminal. If stdin is no terminal, its text is asked once."""
+    """Talk to the agent in the terminal. If stdin is no terminal, its text is the only question."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
 
     _require_one_source(options)
@@ -216,7 +216,7 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
         lambda line: terminal.err.print(line, style="dim"), options.timeout
     )
     if options.replay is not None and not (prompt or files or piped):
-        return ask_once(options, "", terminal)  # what was asked is in the recording
+        return ask_once(options, "", terminal)  # the recording contains the question
     put(terminal.err, *link_lines(files, options), style="dim")
     if named := _named_files(prompt):
         terminal.warn(f"{named}: sent as typed; --attach FILE sends a file along")
@@ -236,7 +236,7 @@ def _named_files(prompt: str) -> str:
 
 @opt.taking(["model", "search_strategy", "debug", "color"])
 def demo(options: opt.Options) -> int:
-    """See how tool search works: a real conversation over the bundled server, what the model saw, what it cost."""
+    """Show how tool search works: a real conversation over the bundled server, the offered tools and their cost."""
     from mcpagent.cli.oneshot.demo_run import run_demo
     from mcpagent.cli.screen.terminal import open_terminal
 
@@ -451,7 +451,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     if debug:
         report_exception(error, debug=True)
     if isinstance(error, McpAgentError | TimeoutError):
-        # What went wrong outside of us may need a closer look; what was typed or written wrong is in the line.
+        # An external failure may need a closer look; for a mistake in the input, the line is enough.
         is_mishap = isinstance(error, ModelError | ServerError | TimeoutError)
         report_error(str(error), kept=error if is_mishap and not debug else None)
     elif isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
@@ -502,7 +502,7 @@ def _usage_line(error: TyperException) -> str:
 
 
 def _end_of_pipe() -> int:
-    """The reader went away."""
+    """Return the exit code after the reader of a pipe closed it."""
     _end_of_output()
     return ExitCode.BROKEN_PIPE
 
@@ -517,7 +517,7 @@ def _set_up_logging(*, debug: bool) -> None:
     import logging
 
     everything = logging.getLogger()
-    # They stay when the run has ended, for what the interpreter reports while it ends: the next run's take their place.
+    # They stay after the run, for messages of the ending interpreter; the next run replaces them.
     for handler in [
         item for item in everything.handlers if isinstance(item, RunLog | DebugLog)
     ]:

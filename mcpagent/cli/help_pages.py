@@ -30,7 +30,7 @@ GRANTS = frozenset(
         "--yes",
     }
 )
-"""Flags that let something happen without a question. No suggestion names one."""
+"""Flags that permit calls without a question. No suggestion names them."""
 
 _TRIED: Mapping[str, str] = {
     "--system": "system-prompt instructions",
@@ -66,7 +66,7 @@ _SUBCOMMANDS: Mapping[str, str] = {
     "export": "save dump",
     "logs": "log output",
 }
-"""Words that people try, for the commands of a group that may mean them; the first that the group has counts."""
+"""Words that users try, and the commands that they may mean; the first one in the group counts."""
 
 
 _RESUMES = frozenset(("resume", "continue", "load", "restore"))
@@ -187,7 +187,7 @@ def _first_sentence(text: str) -> str:
 
 
 def unknown_flag(flag: str, command: Any, otherwise: str) -> tuple[str, str]:
-    """Return the message about a flag that a command does not have, and its end: a suggestion, or `otherwise`."""
+    """Return the message about an unknown flag, and its end: a suggestion, or `otherwise`."""
     shown = safe_line(flag, 60)
     options = [item for item in options_in(command) if not item.hidden]
     setting = flag.removeprefix("--").replace("-", "_")

@@ -26,7 +26,7 @@ OneScope = Annotated[
     typer.Option(
         "--scope",
         metavar=opt.one_of(WriteScope),
-        help="Whose file; without it the one that counts.",
+        help="The file: your own or the project's. Default: the one in effect.",
     ),
 ]
 NewScope = Annotated[
@@ -34,7 +34,7 @@ NewScope = Annotated[
     typer.Option(
         "--scope",
         metavar=opt.one_of(WriteScope),
-        help="Whose file it goes to: your own mcp.json, or the project's .mcp.json.",
+        help="The file to change: your own mcp.json, or the project's .mcp.json.",
     ),
 ]
 File = Annotated[
@@ -50,7 +50,7 @@ File = Annotated[
 
 @opt.command(mcp_app, "list", ["config", "server", "openapi", *opt.REPORT])
 def mcp_list(options: opt.Options) -> int:
-    """The configured servers and where each comes from; starts none."""
+    """List the configured servers and the origin of each, without starting them."""
     from mcpagent.cli.servers.server_commands import list_servers
 
     return list_servers(options)
@@ -63,10 +63,12 @@ def mcp_test(
     options: opt.Options,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="One server; without it all are tested."),
+        typer.Argument(
+            metavar="NAME", help="The server to test. Default: all servers."
+        ),
     ] = None,
 ) -> int:
-    """Starts the servers and says step by step what works and how long it takes. Exit code 5: one failed."""
+    """Start the servers, and show each step with its result and time. Exit code 5: one failed."""
     from mcpagent.cli.servers.server_commands import run_server_test
 
     return run_server_test(options, name)
@@ -79,7 +81,7 @@ def mcp_add(
     target: Annotated[
         list[str],
         typer.Argument(
-            metavar="-- COMMAND ARGS|URL", help="What is started, or an address."
+            metavar="-- COMMAND ARGS|URL", help="The command to start, or an address."
         ),
     ],
     env: Annotated[
@@ -88,7 +90,7 @@ def mcp_add(
             "--env",
             "-e",
             metavar="K[=V]",
-            help="A variable for it; K alone refers to yours. Repeatable.",
+            help="A variable for the server; K alone refers to your own variable. Repeatable.",
         ),
     ] = None,
     secret: Annotated[
@@ -96,7 +98,7 @@ def mcp_add(
         typer.Option(
             "--secret",
             metavar="K",
-            help="A variable whose value is asked for and kept in the keyring; for a URL its bearer token.",
+            help="A variable whose value you type, for the keyring; for a URL its bearer token.",
         ),
     ] = None,
     header: Annotated[
@@ -110,7 +112,7 @@ def mcp_add(
         typer.Option(
             "--transport",
             metavar="http|sse",
-            help="How a URL is spoken to. Default: http.",
+            help="The transport of a URL. Default: http.",
         ),
     ] = "",
     set_: Annotated[
@@ -118,14 +120,14 @@ def mcp_add(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="cwd=FOLDER: where it is started; description=TEXT: its purpose. Repeatable.",
+            help="cwd=FOLDER: the working folder; description=TEXT: its purpose. Repeatable.",
         ),
     ] = None,
     trust: Annotated[
         bool,
         typer.Option(
             "--trust",
-            help="Run what it says only reads without a question, and repeat what it says may be.",
+            help="Believe the server which tools only read, or are safe to repeat.",
         ),
     ] = False,
     scope: NewScope = "user",
@@ -133,7 +135,7 @@ def mcp_add(
         bool, typer.Option("--replace", help="Replace the server of that name.")
     ] = False,
 ) -> int:
-    """Adds a server and starts it once: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
+    """Add a server and start it once: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
     from mcpagent.cli.servers.server_commands import try_added
     from mcpagent.cli.servers.server_editing import NewServer, add_server
 
@@ -167,7 +169,7 @@ def _entry_settings(pairs: Sequence[str]) -> dict[str, str]:
 
 @opt.command(mcp_app, "remove", opt.QUIET, config=File)
 def mcp_remove(options: opt.Options, name: Name, scope: OneScope = None) -> int:
-    """Takes a server out of its file; comments and everything else in it stay."""
+    """Remove a server from its file; comments and other content stay."""
     from mcpagent.cli.servers.server_editing import remove_server
 
     return remove_server(options, name, scope)
@@ -175,7 +177,7 @@ def mcp_remove(options: opt.Options, name: Name, scope: OneScope = None) -> int:
 
 @opt.command(mcp_app, "enable", opt.QUIET, config=File)
 def mcp_enable(options: opt.Options, name: Name, scope: OneScope = None) -> int:
-    """Uses a server again that was disabled."""
+    """Enable a disabled server."""
     from mcpagent.cli.servers.server_editing import switch_server
 
     return switch_server(options, name, scope, on=True)
@@ -183,7 +185,7 @@ def mcp_enable(options: opt.Options, name: Name, scope: OneScope = None) -> int:
 
 @opt.command(mcp_app, "disable", opt.QUIET, config=File)
 def mcp_disable(options: opt.Options, name: Name, scope: OneScope = None) -> int:
-    """Keeps a server configured without using it."""
+    """Disable a server, and keep its configuration."""
     from mcpagent.cli.servers.server_editing import switch_server
 
     return switch_server(options, name, scope, on=False)
@@ -209,14 +211,14 @@ def mcp_import(
         bool,
         typer.Option(
             "--plain-secrets",
-            help="Leave keys as they stand in those files instead of keeping them apart.",
+            help="Copy keys as text, instead of moving them to the keyring.",
         ),
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Import without a question.")
     ] = False,
 ) -> int:
-    """Imports the servers of other MCP clients after a question; others stay. Exit code 1: nothing to import.
+    """Import the servers of other MCP clients after a question; others stay. Exit code 1: nothing to import.
 
     Keys that are written out there are kept in the system keyring, or in files that only you can read.
     """
@@ -259,7 +261,7 @@ def mcp_logs(
     name: Name,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C."),
+        typer.Option("--follow", "-f", help="Print new lines until Ctrl-C."),
     ] = False,
     lines: Annotated[
         int,
@@ -268,7 +270,7 @@ def mcp_logs(
         ),
     ] = 50,
 ) -> int:
-    """What a server wrote to its standard error, and when it was started and ended."""
+    """Show a server's output on standard error, and the times of its starts and ends."""
     from mcpagent.cli.servers.server_commands import show_log
 
     return show_log(options, name, lines, follow=follow)
@@ -294,11 +296,11 @@ def mcp_login(
         bool,
         typer.Option(
             "--no-browser",
-            help="Only print the address; what the browser ends at can be pasted.",
+            help="Only print the address. Paste the address of the browser's last page.",
         ),
     ] = False,
 ) -> int:
-    """Signs in to a remote server (OAuth) in the browser; the sign-in is kept and renewed."""
+    """Sign in to a remote server (OAuth) in the browser; mcpagent stores and renews the sign-in."""
     from mcpagent.cli.servers.login_commands import Login, log_in
 
     return log_in(
@@ -322,7 +324,7 @@ def mcp_logout(
         str, typer.Argument(metavar="NAME|URL", help="The server, or its address.")
     ],
 ) -> int:
-    """Signs out: revokes the sign-in if the server offers that, and forgets it."""
+    """Sign out: delete the sign-in, and revoke it if the server supports that."""
     from mcpagent.cli.servers.login_commands import log_out
 
     return log_out(name, options)

@@ -36,14 +36,14 @@ _TRIED: Mapping[str, str] = {
 ALSO_TYPED: Mapping[str, str] = {
     word: meant for meant, words in _TRIED.items() for word in words.split()
 }
-"""Words people try, and what does it here."""
+"""Words that users try, and the commands that do the same."""
 
 
 ALIKE, MISSPELT = 0.73, 0.85
-"""Likeness (`difflib`) from which a word may mean a command, and from which the first word of a sentence may."""
+"""Minimum similarity (`difflib`) of a word to a command: if it is alone, and if it begins a sentence."""
 
 SENTENCE = 3
-"""Further words from which the arguments are rather a question than a command."""
+"""Minimum number of further words that make the arguments a question, not a command."""
 
 
 class UnknownCommandError(Exception):

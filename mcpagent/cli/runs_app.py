@@ -8,16 +8,14 @@ import typer
 
 from mcpagent.cli.common import options as opt
 
-runs_app = typer.Typer(
-    help="Durable runs: what became of them; ending and deleting them.", **opt.PLAIN
-)
+runs_app = typer.Typer(help="Durable runs: list, show, cancel, delete.", **opt.PLAIN)
 
 Database = Annotated[
     str | None,
     typer.Option(
         "--database",
         metavar="FILE|postgresql://...",
-        help="Where durable runs are. Default: runs.db in your data folder. Of PostgreSQL, sessions are there too.",
+        help="The database of durable runs. Default: runs.db in your data folder. PostgreSQL has the sessions too.",
     ),
 ]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Its ID.")]
@@ -38,7 +36,7 @@ def runs_list(
         int, typer.Option("-k", "--limit", metavar="N", min=1, help="Runs shown.")
     ] = 50,
 ) -> int:
-    """The runs, the newest first: ID, state, session, when, answer."""
+    """List the runs, the newest first: ID, state, session, time, answer."""
     from mcpagent.cli.runs_command.run_commands import list_runs
 
     return list_runs(options, database, of, limit)
@@ -46,7 +44,7 @@ def runs_list(
 
 @opt.command(runs_app, "show", _OPTIONS)
 def runs_show(options: opt.Options, run: Run, database: Database = None) -> int:
-    """What one was asked, its state, its answer or error, what it took, and the calls that wait."""
+    """Show a run: its prompt, state, answer or error, cost, and pending calls."""
     from mcpagent.cli.runs_command.run_commands import show_run
 
     return show_run(options, database, run)
@@ -54,7 +52,7 @@ def runs_show(options: opt.Options, run: Run, database: Database = None) -> int:
 
 @opt.command(runs_app, "cancel", _OPTIONS)
 def runs_cancel(options: opt.Options, run: Run, database: Database = None) -> int:
-    """Ends one before its next step; what it has sent is not taken back."""
+    """End a run before its next step. Sent requests and calls are not withdrawn."""
     from mcpagent.cli.runs_command.run_commands import cancel_run
 
     return cancel_run(options, database, run)
@@ -64,7 +62,7 @@ def runs_cancel(options: opt.Options, run: Run, database: Database = None) -> in
 def runs_delete(
     options: opt.Options, run: Run, database: Database = None, yes: Yes = False
 ) -> int:
-    """Deletes one that has ended, after a question. Its conversation stays."""
+    """Delete a run that has ended, after a question. Its conversation stays."""
     from mcpagent.cli.runs_command.run_commands import delete_run
 
     return delete_run(options, database, run, yes=yes)
@@ -80,7 +78,7 @@ def runs_prune(
     database: Database = None,
     yes: Yes = False,
 ) -> int:
-    """Deletes those that ended long ago, after a question. Their conversations stay."""
+    """Delete runs that ended long ago, after a question. Their conversations stay."""
     from mcpagent.cli.runs_command.run_commands import prune_runs
 
     return prune_runs(options, database, older_than, yes=yes)

@@ -13,14 +13,14 @@ from mcpagent.errors import InputError
 from mcpagent.utilities.text.safe_text import safe_line
 
 sessions_app = typer.Typer(
-    help="Kept conversations: look, search, hand on, tidy up.", **opt.PLAIN
+    help="Stored conversations: list, search, export, delete.", **opt.PLAIN
 )
 
 Which = Annotated[
     str,
     typer.Argument(
         metavar="SESSION",
-        help="Its id, the beginning of it, or words of its title or of what was said.",
+        help="Its ID, the beginning of the ID, or words of its title or messages.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Without a question.")]
@@ -61,17 +61,17 @@ def sessions_list(
     options: opt.Options,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORDS", help="Only those that have these words."),
+        typer.Argument(metavar="WORDS", help="Only conversations with these words."),
     ] = None,
     here: Annotated[
-        bool, typer.Option("--here", help="Only those of this folder.")
+        bool, typer.Option("--here", help="Only conversations of this folder.")
     ] = False,
     limit: Annotated[
         int,
         typer.Option("-k", "--limit", metavar="N", min=1, help="Conversations shown."),
     ] = 50,
 ) -> int:
-    """The kept conversations, the one used last first: title, when, folder, model, turns, cost."""
+    """List the stored conversations, the last used first: title, time, folder, model, turns, cost."""
     from mcpagent.cli.sessions_command.sessions_shown import list_sessions
 
     return list_sessions(options, " ".join(words or ()), limit, here=here)
@@ -79,7 +79,7 @@ def sessions_list(
 
 @opt.command(sessions_app, "show", _LOOKS)
 def sessions_show(options: opt.Options, session: Which) -> int:
-    """What was asked and answered in one, what was called, and how to go on with it."""
+    """Show the questions, answers and calls of a conversation, and how to continue it."""
     from mcpagent.cli.sessions_command.sessions_shown import show_session
 
     return show_session(options, session)
@@ -98,7 +98,7 @@ def sessions_search(
         ),
     ] = 20,
 ) -> int:
-    """Searches the messages, yours and those of models. Exit code 1: nothing was found."""
+    """Search your messages and those of models. Exit code 1: no match."""
     from mcpagent.cli.sessions_command.sessions_shown import search_sessions
 
     return search_sessions(options, " ".join(words), limit)
@@ -125,7 +125,7 @@ def sessions_export(
         ),
     ] = None,
 ) -> int:
-    """Write one as Markdown, JSON or HTML, to read or pass on."""
+    """Write a conversation as Markdown, JSON or HTML."""
     from mcpagent.cli.sessions_command.sessions_changed import export_session
 
     return export_session(options, session, form or _form_of(to), to)
@@ -140,7 +140,7 @@ def sessions_fork(
         typer.Argument(metavar="TITLE", help="The title of the copy."),
     ] = None,
 ) -> int:
-    """Copies one, also while it is open elsewhere: the copy goes on by itself."""
+    """Copy a conversation, even if it is open elsewhere; both continue separately."""
     from mcpagent.cli.sessions_command.sessions_changed import fork_session
 
     return fork_session(options, session, " ".join(title or ()))
@@ -152,10 +152,10 @@ def sessions_rename(
     session: Which,
     title: Annotated[
         list[str],
-        typer.Argument(metavar="TITLE", help="What it is called from now on."),
+        typer.Argument(metavar="TITLE", help="The new title."),
     ],
 ) -> int:
-    """Gives one another title."""
+    """Change the title of a conversation."""
     from mcpagent.cli.sessions_command.sessions_changed import rename_session
 
     return rename_session(options, session, " ".join(title))
@@ -163,7 +163,7 @@ def sessions_rename(
 
 @opt.command(sessions_app, "delete", _CHANGES)
 def sessions_delete(options: opt.Options, session: Which, yes: Yes = False) -> int:
-    """Forgets one for good, after a question."""
+    """Delete a conversation, after a question."""
     from mcpagent.cli.sessions_command.sessions_changed import delete_session
 
     return delete_session(options, session, yes=yes)
@@ -174,11 +174,11 @@ def sessions_prune(
     options: opt.Options,
     older_than: Annotated[
         str,
-        typer.Argument(metavar="AGE", help="Not used for so long: 30d, 12h, 8w, 1y."),
+        typer.Argument(metavar="AGE", help="Time without use: 30d, 12h, 8w, 1y."),
     ],
     yes: Yes = False,
 ) -> int:
-    """Forgets those that nobody used for long, after a question."""
+    """Delete conversations that were not used for long, after a question."""
     from mcpagent.cli.sessions_command.sessions_changed import prune_sessions
 
     return prune_sessions(options, older_than, yes=yes)
@@ -186,7 +186,7 @@ def sessions_prune(
 
 @opt.command(sessions_app, "doctor", _LOOKS)
 def sessions_doctor(options: opt.Options) -> int:
-    """Whether the store is whole and can be written. Exit code 8: it is not."""
+    """Check whether the store is intact and writable. Exit code 8: it is not."""
     from mcpagent.cli.sessions_command.sessions_shown import check_store
 
     return check_store(options)

@@ -1,4 +1,5 @@
-"""`mcpagent doctor|config|keys|permissions|trust|cards|completion`: their options.
+"""The options of `mcpagent doctor|config|keys|permissions|trust|cards|completion`; each command imports its code when
+it runs.
 
 The work is loaded when one runs.
 """
@@ -52,7 +53,7 @@ def doctor(
         ),
     ] = False,
 ) -> int:
-    """Looks whether everything works: model, keys, files, servers. Exit code 5: a required server, or all, failed."""
+    """Check model, keys, files and servers. Exit code 5: a required server failed, or all of them."""
     from mcpagent.cli.setup.doctor import run_doctor
 
     return run_doctor(options, context.find_root().command, fix=fix)
@@ -63,7 +64,7 @@ def completion(
         opt.Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or pwsh.")
     ],
 ) -> int:
-    """The script that completes commands, options, servers and tools: eval "$(mcpagent completion bash)"."""
+    """Print the completion script of a shell: eval "$(mcpagent completion bash)"."""
     from mcpagent.cli.setup.completion import print_script
 
     return print_script(shell)
@@ -82,7 +83,7 @@ def config_show(
         ),
     ] = False,
 ) -> int:
-    """Every option that a variable or a file can set, with the value it has now."""
+    """List every option that a variable or a file can set, with its present value."""
     from mcpagent.cli.setup.config_commands import show_config
 
     return show_config(options, context.find_root().command, with_origin=origin)
@@ -98,7 +99,7 @@ def config_path(
         ),
     ] = None,
 ) -> int:
-    """Print where mcpagent keeps its files: one path, or all of them with names."""
+    """Print the locations of mcpagent's files: one path, or all of them with names."""
     from mcpagent.cli.setup.config_commands import print_path
 
     return print_path(options, what)
@@ -115,7 +116,7 @@ def config_edit(
         ),
     ] = "config",
 ) -> int:
-    """Opens config.toml, or another file, in your editor and checks it afterwards."""
+    """Open config.toml, or another file, in your editor, and check it afterwards."""
     from mcpagent.cli.setup.config_commands import edit_config
 
     return edit_config(options, what, context.find_root().command)
@@ -123,7 +124,7 @@ def config_edit(
 
 @opt.command(keys_app, "list", opt.REPORT)
 def keys_list(options: opt.Options) -> int:
-    """The names of the keys that are set, and where each is kept; reads none of them."""
+    """List the names of the stored keys and their locations, without reading the keys."""
     from mcpagent.cli.approvals.key_commands import list_keys
 
     return list_keys(options)
@@ -135,7 +136,7 @@ def keys_set(
     name: KeyName,
     value: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> int:
-    """Keeps a key: typed unseen, or read from stdin. Used when the environment lacks the variable, and as
+    """Store a key: typed unseen, or read from stdin. Used when the environment lacks the variable, and as
     ${keyring:NAME} in a server's configuration."""
     from mcpagent.cli.approvals.key_commands import refuse_value, set_key
 
@@ -149,7 +150,7 @@ def keys_move(
     options: opt.Options,
     server: Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")],
 ) -> int:
-    """Moves the secrets that are written out in a server's entry to the keyring; references take their places."""
+    """Move the literal secrets of a server's entry to the keyring, and write references in their place."""
     from mcpagent.cli.servers.server_editing import move_secrets
 
     return move_secrets(options, server)
@@ -157,7 +158,7 @@ def keys_move(
 
 @opt.command(keys_app, "remove", opt.QUIET)
 def keys_remove(options: opt.Options, name: KeyName) -> int:
-    """Forgets a key."""
+    """Delete a key."""
     from mcpagent.cli.approvals.key_commands import remove_key
 
     return remove_key(name, options)
@@ -165,7 +166,7 @@ def keys_remove(options: opt.Options, name: KeyName) -> int:
 
 @opt.command(permissions_app, "list", opt.REPORT)
 def permissions_list(options: opt.Options) -> int:
-    """The tools and servers that run without a question since you answered "always"."""
+    """List the tools and servers that run without a question because you answered "always"."""
     from mcpagent.cli.approvals.approval_commands import list_approvals
 
     return list_approvals(options)
@@ -181,7 +182,7 @@ def permissions_forget(
         ),
     ],
 ) -> int:
-    """Takes an "always" back: the next call is asked about again."""
+    """Delete an answer "always": mcpagent asks again before the next call."""
     from mcpagent.cli.approvals.approval_commands import forget_approvals
 
     return forget_approvals(pattern, options)
@@ -198,7 +199,7 @@ def permissions_explain(
         ),
     ],
 ) -> int:
-    """Names the rule that decides on a tool, its file and key, and the rules that would decide without it."""
+    """Print the rule that decides on a tool, its file and key, and the rules that would decide without it."""
     from mcpagent.cli.tools_command.explaining_permissions import explain
 
     return explain(options, name, context)
@@ -214,7 +215,7 @@ def trust_list(options: opt.Options) -> int:
 
 @opt.command(trust_app, "show", ["model", *opt.REPORT])
 def trust_show(options: opt.Options) -> int:
-    """Shows what this project starts, reads and sends, whether you agreed, and the changes of others since."""
+    """Show the programs, files and destinations of this project, your consent, and later changes by other people."""
     from mcpagent.cli.approvals.trust_commands import show_consent
 
     return show_consent(options)
@@ -231,7 +232,7 @@ def trust_revoke(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Without a question.")] = False,
 ) -> int:
-    """Takes your consent back: the next use asks again."""
+    """Withdraw your consent: mcpagent asks again before the next use."""
     from mcpagent.cli.approvals.trust_commands import revoke_consent
 
     return revoke_consent(options, file, yes=yes)
@@ -244,7 +245,7 @@ def cards_check(
         list[Path], typer.Argument(metavar="PATHS", help="Cards, or folders of them.")
     ],
 ) -> int:
-    """Whether cards can be used: fields, servers, members; starts none. Exit code 3: one cannot."""
+    """Check the fields, servers and members of cards, without starting a server. Exit code 3: one is invalid."""
     from mcpagent.cli.setup.card_commands import check_cards
 
     return check_cards(paths, options)
@@ -257,7 +258,7 @@ def cards_show(
         Path, typer.Argument(metavar="PATH", help="A card, or a folder of them.")
     ],
 ) -> int:
-    """A card as it is understood, with variables as they are written."""
+    """Print a card as mcpagent reads it, with variables unexpanded."""
     from mcpagent.cli.setup.card_commands import show_card
 
     return show_card(path, options)

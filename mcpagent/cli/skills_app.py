@@ -16,7 +16,7 @@ skills_app = typer.Typer(
 
 @opt.command(skills_app, "list", opt.REPORT)
 def skills_list(options: opt.Options) -> int:
-    """The skills found here, and whether they are used. Exit code 1: there are none."""
+    """List the skills in this folder and yours, and whether they are used. Exit code 1: there are none."""
     from mcpagent.cli.setup.skill_commands import list_skills
 
     return list_skills(options)
@@ -32,7 +32,7 @@ def skills_show(
         ),
     ],
 ) -> int:
-    """One skill: its fields, files and instructions, as the model gets them."""
+    """Show one skill: its fields, files and instructions, as the model gets them."""
     from mcpagent.cli.setup.skill_commands import show_skill
 
     return show_skill(options, name)
@@ -49,7 +49,7 @@ def skills_lint(
         ),
     ] = None,
 ) -> int:
-    """Whether skills follow the specification of Agent Skills. Exit code 3: one does not."""
+    """Check skills against the specification of Agent Skills. Exit code 3: one is invalid."""
     from mcpagent.cli.setup.skill_commands import lint_skills
 
     return lint_skills(options, folders or ())

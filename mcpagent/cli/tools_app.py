@@ -27,7 +27,7 @@ def tools_list(
         typer.Argument(metavar="FILTER", help="Only tools with these words."),
     ] = None,
 ) -> int:
-    """Every tool of the servers, with what its definition costs in tokens."""
+    """List every tool of the servers, with the tokens of its definition."""
     from mcpagent.cli.tools_command.tool_commands import list_tools
 
     return list_tools(options, pattern or "")
@@ -40,7 +40,7 @@ def tools_show(
         str, typer.Argument(metavar="NAME", help="A tool, with or without its server.")
     ],
 ) -> int:
-    """One tool: its description, parameters and cost."""
+    """Show one tool: its description, parameters and cost."""
     from mcpagent.cli.tools_command.tool_commands import show_tool
 
     return show_tool(options, name)
@@ -68,7 +68,7 @@ def tools_search(
         typer.Option("--verbose", "-v", help="Report which words matched where."),
     ] = False,
 ) -> int:
-    """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""
+    """Search as the model does, with the same ranking, but without a model. Exit code 1: no match."""
     from mcpagent.cli.tools_command.tool_commands import search_tools
 
     return search_tools(options, " ".join(query), limit, explain=explain)
@@ -88,7 +88,7 @@ def examples_list(
         list[str] | None, typer.Argument(metavar="TOOL", help="Only of these tools.")
     ] = None,
 ) -> int:
-    """The requests of your tools: yours, suggested by a model, shipped and learned. Exit code 1: there are none."""
+    """List the example requests of tools: yours, suggested, shipped and learned ones. Exit code 1: there are none."""
     from mcpagent.cli.tools_command.examples_commands import list_examples
 
     return list_examples(options, names or ())
@@ -105,7 +105,7 @@ def examples_add(
         ),
     ],
 ) -> int:
-    """Adds a request to a tool, which searches read from then on."""
+    """Add an example request to a tool; later searches use it."""
     from mcpagent.cli.tools_command.examples_commands import add_example
 
     return add_example(options, name, request)
@@ -120,7 +120,7 @@ def examples_remove(
         typer.Argument(metavar="REQUEST", help="Just this one; all without it."),
     ] = None,
 ) -> int:
-    """Removes requests of a tool, but not the shipped ones. Exit code 1: there was none."""
+    """Remove example requests of a tool, except shipped ones. Exit code 1: there were none."""
     from mcpagent.cli.tools_command.examples_commands import remove_examples
 
     return remove_examples(options, name, request)
@@ -141,7 +141,7 @@ def examples_suggest(
         typer.Option("--replace", help="Also for tools that have such requests."),
     ] = False,
 ) -> int:
-    """Has the model write, once, how people ask for each tool, which searches read; says first what that costs."""
+    """Let the model write example requests for each tool, once, after showing you the cost."""
     from mcpagent.cli.tools_command.examples_commands import suggest_examples
 
     return suggest_examples(options, servers or (), yes=yes, again=again)
@@ -155,7 +155,7 @@ def tools_learned(
         typer.Argument(metavar="[clear]", help="clear: forget all of it."),
     ] = None,
 ) -> int:
-    """What tool search has learned with learn=true: which tools were added and called after which queries."""
+    """Show the records of learn=true: the tools that were added and called after each query."""
     from mcpagent.cli.tools_command.tool_commands import show_learned
 
     return show_learned(options, clear=clear is not None)
@@ -185,7 +185,7 @@ def tools_call(
         ),
     ] = None,
 ) -> int:
-    """Calls one tool, without a model; nobody is asked for approval. Exit code 1: the tool failed."""
+    """Call one tool without a model and without asking for approval. Exit code 1: the tool failed."""
     from mcpagent.cli.oneshot.prompts import piped_text
     from mcpagent.cli.tools_command.tool_commands import call_tool
 
@@ -210,7 +210,7 @@ def tools_tokens(
         int, typer.Option("--limit", "-k", metavar="N", min=1, help="Lines shown.")
     ] = 20,
 ) -> int:
-    """What the definitions cost in each request, and what tool search makes of it."""
+    """Show the cost of the definitions in each request, with and without tool search."""
     from mcpagent.cli.tools_command.tool_commands import count_tokens
 
     return count_tokens(replace(options, tool_search="on"), by, top)
@@ -218,7 +218,7 @@ def tools_tokens(
 
 @opt.command(tools_app, "lint", opt.OF_SERVERS)
 def tools_lint(options: opt.Options) -> int:
-    """Descriptions that keep a model from finding or using a tool. Exit code 1: there are some."""
+    """List descriptions that keep a model from finding or using a tool. Exit code 1: there are some."""
     from mcpagent.cli.tools_command.tool_commands import lint_tools
 
     return lint_tools(options)
@@ -250,7 +250,7 @@ def tools_eval(
         ),
     ] = 0.0,
 ) -> int:
-    """How often the search finds the tools that your own queries should find: the recall."""
+    """Measure the recall of your own queries: how often the search finds the expected tools."""
     from mcpagent.cli.tools_command.tool_commands import evaluate_search
 
     return evaluate_search(options, file, limit, least)

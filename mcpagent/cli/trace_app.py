@@ -24,7 +24,7 @@ def trace_show(
         ),
     ],
 ) -> int:
-    """Each run as a tree: what took how long, tokens, cost, what was offered, what was searched for and found."""
+    """Print each run as a tree: times, tokens, cost, offered tools and searches."""
     from mcpagent.cli.sessions_command.run_trees import show_trace
 
     return show_trace(options, what)

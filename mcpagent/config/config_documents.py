@@ -150,7 +150,7 @@ def parse_document(label: str, raw: bytes, folder: Path) -> ConfigDocument:
 
 
 def no_json(label: str, error: json.JSONDecodeError) -> str:
-    """Return `label:line:column: what is wrong`; the line itself may hold a secret."""
+    """Return `label:line:column: problem` without the line itself, which may contain a secret."""
     place = f"{label}:{error.lineno}:{error.colno}"
     if not error.doc[error.pos :].strip():
         return f"{place}: it ends in the middle of its JSON; write the rest, and close each {{ and ["

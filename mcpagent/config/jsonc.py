@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 ValuePath: TypeAlias = tuple[str | int, ...]
-"""Keys and list places from the top of a document to a value in it."""
+"""The path of a value in a document: keys and list indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def value_spans(text: str) -> Iterator[Span]:
 # -- changes that preserve everything else: comments, order, indentation, trailing commas ------------------------
 
 MAX_INLINE = 88
-"""Columns up to which a list or an inner object stays on one line."""
+"""Maximum width of a list or an inner object on one line."""
 
 
 def with_value(text: str, path: ValuePath, value: Any) -> str:

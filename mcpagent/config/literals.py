@@ -86,7 +86,7 @@ def _of_arguments(args: Any) -> Iterator[LiteralSecret]:
 
 
 def _of_addresses(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
-    """Yield the secrets in addresses, the last one first: what precedes the others stays when it is replaced."""
+    """Yield the secrets in addresses, the last one first, so that a replacement does not move the earlier ones."""
     for key in KEYS["url"]:
         address = entry.get(key)
         if not isinstance(address, str) or holds_a_reference(address):

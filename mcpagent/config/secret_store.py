@@ -28,10 +28,10 @@ from mcpagent.utilities.text.secrets import hide
 Found = TypeVar("Found")
 
 SERVICE = "mcpagent"
-"""Under this name the system keyring shows our keys, so `keyring get mcpagent NAME` reads one too."""
+"""The service name of mcpagent's keys in the system keyring, so `keyring get mcpagent NAME` reads them too."""
 
 KEYRING_SECONDS = 20.0
-"""How long a keyring may take: it may be asking for its password, on a screen that nobody sees."""
+"""Timeout of the system keyring, which may ask for its password on a screen that the user does not see."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.@:/-]{1,100}")
 
@@ -102,7 +102,7 @@ class BoundedKeyring:
 
 
 NO_KEYRING = BoundedKeyring(lambda: None)
-"""For stores whose secrets are all in files."""
+"""A keyring for stores that have all secrets in files."""
 
 
 def _load_backend() -> Backend | None:
@@ -124,7 +124,7 @@ def system_keyring() -> BoundedKeyring:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSecret:
     """The location of a secret. `reason`: why it is in a file; None if it is in the keyring or comes from `list`."""
 
     name: str
@@ -163,7 +163,7 @@ class SecretStore:
             return found
         return self._from_keyring(name, quiet=True)
 
-    def set(self, name: str, value: str) -> Kept:
+    def set(self, name: str, value: str) -> StoredSecret:
         """Store it, in the keyring or else in a file. Raises `ConfigError` if neither is writable."""
         path, saved = self._path(name), time.time()
         try:
@@ -172,11 +172,11 @@ class SecretStore:
             )
         except KeyringError as error:
             self._write(path, {"name": name, "saved": saved, "value": value})
-            return Kept(name, "file", path, saved, str(error))
+            return StoredSecret(name, "file", path, saved, str(error))
         self._write(path, {"name": name, "saved": saved})
-        return Kept(name, "keyring", path, saved)
+        return StoredSecret(name, "keyring", path, saved)
 
-    def remove(self, name: str) -> Kept | None:
+    def remove(self, name: str) -> StoredSecret | None:
         """Delete it, and return its location; None if it was missing. Raises `CredentialsError`, see `get`."""
         path = self._path(name)
         entry = self._read(path)
@@ -191,7 +191,7 @@ class SecretStore:
             path.unlink()
         return kept
 
-    def list(self) -> list[Kept]:
+    def list(self) -> list[StoredSecret]:
         """Return the stored secrets by name; no value is read."""
         found = [(path, self._read(path)) for path in self._folder.glob("*.json")]
         return sorted(
@@ -250,8 +250,8 @@ class SecretStore:
             ) from None
 
 
-def _kept(path: Path, entry: Mapping[str, Any]) -> Kept:
-    return Kept(
+def _kept(path: Path, entry: Mapping[str, Any]) -> StoredSecret:
+    return StoredSecret(
         str(entry["name"]),
         "file" if "value" in entry else "keyring",
         path,

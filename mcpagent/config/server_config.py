@@ -23,16 +23,17 @@ from mcpagent.utilities.text.secrets import (
 from mcpagent.values.approval import Approval
 
 TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
-"""How a server is reached; "auto" is stdio for a command, and streamable HTTP or else SSE for a URL."""
+"""The transport of a server. "auto": stdio for a command; for a URL streamable HTTP, or SSE if the server lacks that.
+"""
 
 
 LogLevel: TypeAlias = Literal[
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
 ]
-"""What a server is asked to report of its own work, from the most to the least (MCP, after RFC 5424)."""
+"""The level of log messages that a server should send, from the most messages to the fewest (MCP, after RFC 5424)."""
 
 Era: TypeAlias = Literal["auto", "legacy"]
-"""How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
+"""The first request to a server: a `server/discover` probe ("auto", "modern"), or `initialize` at once."""
 
 
 APPROVALS: Mapping[str, Approval] = {
@@ -42,16 +43,17 @@ APPROVALS: Mapping[str, Approval] = {
     "deny": "deny",
     "never": "deny",
 }
-"""What may be written -> what it means: run without asking, ask about each call, never run."""
+"""Values of `approval` in a configuration -> their meaning: run without asking, ask about each call, never run."""
 
 
 Scope: TypeAlias = Literal["", "user", "project", "card"]
-"""Whose file a server is in: the user's own, one that was found in a project, a card outside the user's own folders;
-"" for a server of a file that the person named, or that whoever runs the program wrote."""
+"""The origin of a server's entry: the user's own file, a file found in a project, or a card outside the user's own
+folders; "" for a file that the user named, or an entry that the calling program wrote."""
 
 
 Grant: TypeAlias = Literal["authorization_code", "client_credentials", "jwt-bearer"]
-"""How tokens are got: a person signs in; the client itself does (RFC 6749 4.4); somebody vouches for it (RFC 7523)."""
+"""How tokens are obtained: a person signs in; the client signs in itself (RFC 6749 4.4); an assertion of a third party
+(RFC 7523)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +280,7 @@ def _held_address(url: str | Secret) -> str | Secret:
 
 
 McpServer: TypeAlias = ServerConfig
-"""The same value under the name that fits `Agent(tools=[McpServer("files", command="npx", args=[...])])`."""
+"""The name of `ServerConfig` in programs: `Agent(tools=[McpServer("files", command="npx", args=[...])])`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,7 @@ _AS_THEY_ARE = (
         "era",
     ),
 )
-"""Keys whose value is what `ServerConfig` has under that name."""
+"""Keys whose values `ServerConfig` has unchanged, under the same names."""
 
 _FOLDERS = ("cwd", "env_file", "private_key_file", "token_file")
 _MAY_BE_SECRET = frozenset(
@@ -295,7 +295,7 @@ _MAY_BE_SECRET = frozenset(
         "idp_client_secret",
     }
 )
-"""Keys whose texts stay a `Secret` if they have a value of the person's environment or keyring in them."""
+"""Keys whose texts become a `Secret` if they contain a value of the user's environment or keyring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ class _Reader:
         return value
 
     def _refuse_secrets(self, value: Any, place: ValuePath) -> None:
-        """Raise `ConfigError` for a secret in a text that the model, the server or everybody gets to see."""
+        """Raise `ConfigError` for a secret in a text that the model, the server or other people see."""
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, Secret) and refers_to_secret(text.origin, place):
                 what = f"{safe_line(text.origin, 60)} is a secret, and this is shown; use env or headers"
@@ -497,7 +497,7 @@ class _Reader:
 def _of_the_person(
     found: Mapping[str, str | Secret], file: str
 ) -> dict[str, str | Secret]:
-    """Return the variables of a file that git ignores: credentials are shown by their names.
+    """Return the variables of a file that git ignores, with only the names of credentials.
 
     Others are shown in full, since somebody else may have written the file: `NODE_OPTIONS` decides what runs.
     """

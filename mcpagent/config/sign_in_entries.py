@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mcpagent.config.server_config import SignInConfig
 
 BY_PERSON = "oauth"
-"""In place of an object: as other clients write it."""
+"""Accepted in place of an object, as other clients write it."""
 
 SIGN_IN_TEXTS = (
     "client_id",
@@ -39,7 +39,7 @@ KEY_OF_SIGN_IN: Mapping[str, str] = {
     "redirect_port": "callback_port",
     "dpop": "proof_of_possession",
 }
-"""Spellings in lower case with underscores -> our keys."""
+"""Spellings in lower case with underscores -> mcpagent's keys."""
 
 
 def folded(name: str) -> str:

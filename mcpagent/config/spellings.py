@@ -65,7 +65,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "credentials": ("credentials",),
     "era": ("era", "protocol_era", "protocolEra"),
 }
-"""Our key, and the spellings under which clients write it."""
+"""mcpagent's key -> the spellings of other clients."""
 
 KEY_OF_SPELLING = {
     spelling: key for key, spellings in KEYS.items() for spelling in spellings

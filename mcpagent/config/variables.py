@@ -23,7 +23,7 @@ from mcpagent.utilities.text.secrets import (
 )
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
-"""The secret kept under a name, or None. Raises `CredentialsError` if it cannot be read."""
+"""Callback that returns the secret of a name, or None. Raises `CredentialsError` if it cannot be read."""
 
 
 class UnusableError(Exception):
@@ -69,12 +69,12 @@ class Variables:
 
 
 _OURS = {"MCPAGENT_PYTHON": sys.executable}
-"""Variables that stand for something although nobody set them: the Python that has mcpagent's own servers."""
+"""Variables with a default value: `MCPAGENT_PYTHON` is the Python that runs mcpagent."""
 
 _HEADERS = frozenset({"headers", "http_headers", "requestOptions"})
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _BRACE_IN_DEFAULT = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*:-[^{}]*\{")
-"""It would be left as it stands, and nobody would see why."""
+"""A brace in a default value, which is refused: the reference would silently stay unexpanded."""
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

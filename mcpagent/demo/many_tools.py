@@ -34,7 +34,7 @@ AREAS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowTool:
+class GeneratedTool:
     """A tool for one thing; `properties` are the JSON Schemas of its arguments, all required."""
 
     name: str
@@ -43,7 +43,7 @@ class NarrowTool:
     properties: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def world_clock() -> Iterator[NarrowTool]:
+def world_clock() -> Iterator[GeneratedTool]:
     """The time in each time zone that has a city in its name."""
     zones = sorted(
         name for name in available_timezones() if name.partition("/")[0] in AREAS
@@ -55,14 +55,14 @@ def world_clock() -> Iterator[NarrowTool]:
         else:
             own = name
         shown = city.replace("_", " ")
-        yield NarrowTool(
+        yield GeneratedTool(
             f"time_in_{_plain(own)}",
             f"Get the current time in {shown}.",
             lambda name=name: clock.get_current_time(name),
         )
 
 
-def converter() -> Iterator[NarrowTool]:
+def converter() -> Iterator[GeneratedTool]:
     """Each unit into each other one of its quantity."""
     for quantity, names in units.UNIT_NAMES.items():
         for source in names:
@@ -73,7 +73,7 @@ def converter() -> Iterator[NarrowTool]:
                     "type": "number",
                     "description": f"The {quantity} in {plural(source)}",
                 }
-                yield NarrowTool(
+                yield GeneratedTool(
                     f"convert_{_plain(plural(source))}_to_{_plain(plural(target))}",
                     f"Convert a {quantity} from {plural(source)} to {plural(target)}.",
                     lambda value, source=source, target=target: units.convert_units(
@@ -83,15 +83,15 @@ def converter() -> Iterator[NarrowTool]:
                 )
 
 
-def atlas() -> Iterator[NarrowTool]:
+def atlas() -> Iterator[GeneratedTool]:
     """Facts about each country, and how far its capital is from others."""
     for country in places.COUNTRIES:
-        yield NarrowTool(
+        yield GeneratedTool(
             f"facts_about_{_plain(country.name)}",
             f"Get the capital, population, currency and continent of {country.name}.",
             lambda name=country.name: places.country_facts(name),
         )
-        yield NarrowTool(
+        yield GeneratedTool(
             f"distance_from_{_plain(country.capital)}",
             f"Calculate how far {country.capital}, the capital of {country.name}, is from another capital city.",
             lambda city, capital=country.capital: places.distance_between_capitals(
@@ -116,7 +116,7 @@ def plural(name: str) -> str:
     return first
 
 
-THEMES: dict[str, tuple[Callable[[], Iterator[NarrowTool]], str]] = {
+THEMES: dict[str, tuple[Callable[[], Iterator[GeneratedTool]], str]] = {
     "world-clock": (world_clock, "the current time in any city"),
     "converter": (
         converter,
@@ -124,7 +124,7 @@ THEMES: dict[str, tuple[Callable[[], Iterator[NarrowTool]], str]] = {
     ),
     "atlas": (atlas, "facts about countries, distances between capitals"),
 }
-"""The servers by name: their tools, and what they are about."""
+"""The servers by name: their tools and their purpose."""
 
 
 def catalog_config() -> dict[str, Any]:

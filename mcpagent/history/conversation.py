@@ -681,7 +681,7 @@ class Conversation:
 
 
 def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -> bool:
-    """Return whether the progress is that of this call, as far as the history identifies the tool of its name."""
+    """Return whether the progress belongs to this call; True if the history does not know the tool's identity."""
     return call.name not in keys or known.cause in (
         "",
         call_digest(keys[call.name], call.arguments),

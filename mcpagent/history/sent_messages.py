@@ -89,7 +89,7 @@ def whole_step(messages: Sequence[Message], at: int, end: int) -> set[int]:
 
 
 def not_sent(messages: Sequence[Message]) -> OmittedParts:
-    """Return what the last `Compacted` part of the messages leaves out."""
+    """Return the messages and results that the last `Compacted` part omits."""
     for place in range(len(messages) - 1, -1, -1):
         if (part := compacted_in(messages[place])) is not None:
             if part.leaves_out:

@@ -31,7 +31,7 @@ _PROSE, _DENSE, _SEALED = 4.2, 3.6, 8.0
 """Bytes of UTF-8 for a token: of words, of data and code, and of reasoning that only its provider can read."""
 
 _PART = 3
-"""The least number of tokens that a provider adds around a part."""
+"""Minimum number of tokens that a provider adds for a part."""
 
 _MARKS = str.maketrans(dict.fromkeys("0123456789{}[]()<>\"'`:;,=_-/\\|*#@&%+$~^\n\t"))
 

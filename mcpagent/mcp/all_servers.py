@@ -12,13 +12,13 @@ from pathlib import Path
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError, ServerError
 from mcpagent.mcp import prompts_and_resources as offers
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import (
     PromptInfo,
     ResourceInfo,
     ToolsDifference,
     difference,
 )
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.server_options import ServerOptions, unattended_sign_in
 from mcpagent.mcp.server_status import LifeCycleState, ServerStatus, still_connecting
 from mcpagent.utilities.text.safe_text import safe_line

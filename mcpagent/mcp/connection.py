@@ -235,7 +235,7 @@ class McpConnection:
                 try:
                     await self._hold(way, ready)
                     return
-                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  the SDK raises what it likes
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  the SDK may raise any exception
                     if _is_cancelled() or self._is_closing or ready.done():
                         return
                     found = self._as_server_error(error)

@@ -80,7 +80,7 @@ _WRITTEN_ID = re.compile(r"0|-?[1-9][0-9]{0,18}")
 """A whole number as JSON writes it."""
 
 _LONGEST_SAID = 300
-"""The most bytes of a body that can be only about the session."""
+"""Maximum size of a body that is only about the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
         return (
             "unknown",
             remedy,
-        )  # the body says that it ran, the status that it did not
+        )  # the body reports a result, the status an error
     if end.answer is None:
         whose = None
     else:
@@ -141,7 +141,7 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
         return "unread", "time"
     if end.answer is not None and whose == "nobody's":
         return _of_answer(end.answer), ""
-    # The response to a POST of the older transport does not answer the request in it, so it says little about that.
+    # In the older transport, the response to a POST does not answer the request, so it does not decide the outcome.
     is_turned_away = (
         end.transport == "http" and end.status in _TURNED_AWAY and whose != "another's"
     )
@@ -177,7 +177,7 @@ def whose_answer(
 
 
 def _says_too_many(end: End) -> bool:
-    """Return whether a body says nothing but that there were too many requests; an empty one does."""
+    """Return whether a body contains only the statement that there were too many requests, or is empty."""
     words = _WORD.findall(_MARKUP.sub(" ", _said(end)).lower())
     return len(end.body) <= _LONGEST_SAID and all(map(_BUSY_WORDS.fullmatch, words))
 

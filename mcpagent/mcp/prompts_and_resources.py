@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.request_failures import REQUEST_FAILURES
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.utilities.python.worker_threads import imported
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.tools import ToolOutput

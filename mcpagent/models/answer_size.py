@@ -14,16 +14,17 @@ from typing import Any
 from mcpagent.models.failures_and_retries import AnswerError
 
 MOST_STREAMED = 128 * 2**20
-"""Of a whole stream: 128,000 tokens, each in an event of its own, take about 60 MB in the wordiest format."""
+"""Most bytes of a whole stream: 128,000 tokens, one event each, take about 60 MB in the most verbose format."""
 
 MOST_AT_ONCE = 16 * 2**20
-"""Of a stream until its next event, comments counted, and of an answer in one piece."""
+"""Most bytes of a stream until its next event, including comments, and of an answer without a stream."""
 
 MOST_OF_AN_ERROR = 2**20
-"""The rest of an error is not read; its status and its first words are enough."""
+"""Maximum number of bytes of an error that are read."""
 
 MOST_LINES = 20_000
-"""Of one event: what the Anthropic SDK does for a line grows with those before it. A CRLF counts twice."""
+"""Most lines of one event: the Anthropic SDK's work for a line grows with the number of earlier lines. A CRLF counts
+twice."""
 
 _BLANK_LINES = (b"\n\n", b"\r\r", b"\n\r\n")
 _LONGEST_MARK = 4

@@ -99,7 +99,7 @@ class ModelResponse:
 
 
 MOST_DOLLARS = 1e12
-"""No request costs more: sums of such stay numbers."""
+"""Upper bound of a price, so that sums stay finite."""
 
 
 def _price(value: Any) -> float | None:

@@ -84,7 +84,7 @@ KEEPING = Capabilities(
     "call_tool",
     source="benchmarks/cost.py: the dearest part of a conversation stays cached",
 )
-"""For a format, or a model, that has no other way to say that a tool was found than the beginning of the request."""
+"""For a protocol or model that can receive a found tool only at the beginning of the request."""
 
 _REFERENCES = (
     "Anthropic docs, tool search, 'model support' (Nov 2026); "
@@ -103,7 +103,7 @@ _Row: TypeAlias = tuple[str, Version, Version, Capabilities]
 _CHANGING = Capabilities("references", "by_value", searches=True, source=_CHANGES)
 _REFERRING = Capabilities("references", searches=True, source=_REFERENCES)
 _ANTHROPIC: tuple[_Row, ...] = (
-    # families, from version, to version (both included), what it can; the first row that fits counts
+    # families, from version, to version (both included), capabilities; the first matching row counts
     ("fable mythos", (5, 0), (5, 9), _CHANGING),
     ("opus", (4, 8), (5, 5), _CHANGING),
     ("sonnet haiku", (5, 5), (5, 5), _CHANGING),
@@ -152,7 +152,7 @@ def openai_capabilities(model_name: str) -> Capabilities:
 
 
 def capabilities_of(to: Origin) -> Capabilities:
-    """Return what the model can do at its address, in the protocol that is spoken there."""
+    """Return the capabilities of the model at its address, in the protocol of that address."""
     if to.protocol == "messages":
         return _in_cloud(anthropic_capabilities(to.model), to)
     if to.protocol == "responses" and is_at_openai(to):

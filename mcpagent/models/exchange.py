@@ -52,7 +52,7 @@ class StreamReader(Protocol):
     """Assembles the events of one stream; `done` is True once it knows that no further event comes."""
 
     was_marked: bool
-    """Set when the stream said with a mark of its own, no event, that it ended."""
+    """True if the stream ended with a marker instead of an event."""
 
     @property
     def done(self) -> bool:
@@ -92,9 +92,9 @@ class ApiFormat(ABC):
     model_name: str
     target: Target
     origin: Origin
-    """Of its answers."""
+    """The provenance of its answers."""
     stream_reader: ClassVar[type[StreamReader]]
-    """A new one is made for each attempt."""
+    """The class of the stream reader; each attempt creates a new one."""
 
     @abstractmethod
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
@@ -102,12 +102,14 @@ class ApiFormat(ABC):
 
     @abstractmethod
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """Return the provider's answer as ours; nothing of it that the provider wants back is lost."""
+        """Convert the provider's answer to a message, including all data that the provider needs back."""
 
     def read_answer(
         self, answer: Mapping[str, Any], request: ModelRequest
     ) -> ModelResponse:
-        """Return the provider's answer as ours, with its origin and the tools that its own search found."""
+        """Convert the provider's answer to a message, with its provenance and the tools that the provider's search
+        found.
+        """
         response = self._read(answer, request)
         message = replace(response.message, origin=self.origin)
         return replace(response, message=with_found(message, request, self.found_names))
@@ -159,7 +161,7 @@ class ApiFormat(ABC):
 
 
 MOST_WAYS = 8
-"""How often a failure may tell of another way to ask: a server that always does must not be asked without an end."""
+"""Most changes of one request after failures, so that a server that always fails differently ends the request."""
 
 
 class Exchange:

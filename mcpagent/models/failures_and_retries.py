@@ -70,11 +70,11 @@ _OVERFLOW_WORDS = (
     "`inputs` tokens + `max_new_tokens` must be",
     "reduce the length of the messages",
 )
-"""As Anthropic, OpenAI, vLLM, llama.cpp, Gemini, OpenRouter, xAI, Moonshot, Zhipu, DashScope, Vertex, Copilot and TGI
-word it; they have no code in common."""
+"""Phrases of Anthropic, OpenAI, vLLM, llama.cpp, Gemini, OpenRouter, xAI, Moonshot, Zhipu, DashScope, Vertex, Copilot
+and TGI; these providers have no common error code."""
 
 _TOO_LARGE = "request too large"
-"""As OpenAI and Groq say that one request alone is over the tokens of a minute: waiting never helps."""
+"""Phrase of OpenAI and Groq for a single request that exceeds the tokens per minute: waiting never helps."""
 
 _WINDOW = re.compile(
     r"(?:maximum context length is|context length of only|n_ctx:|prompt is too long: [0-9]{1,9} tokens >) "
@@ -91,10 +91,10 @@ _QUOTA_CODES = frozenset(
 )
 
 _QUOTA_WORDS = ("credit balance is too low", "insufficient balance")
-"""As Anthropic (with status 400) and DeepSeek word it."""
+"""Phrases of Anthropic (with status 400) and DeepSeek."""
 
 MAX_RETRY_AFTER_SECONDS = 60.0
-"""A longer wait is not sat out: the call fails at once and says how long the provider asked for."""
+"""Longest wait before a retry; if the provider asks for more, the call fails at once and reports that time."""
 
 _FIRST_DELAY_SECONDS = 0.5
 _LONGEST_DELAY_SECONDS = 8.0
@@ -112,7 +112,7 @@ class Target:
     base_url: str
     key_variable: str = ""
     hint: str = ""
-    """What to do if nothing answers or the model is unknown; for servers that run on the user's own machine."""
+    """The fix if no server answers or the model is unknown; for servers on the user's own machine."""
     silent_seconds: float = 300.0
     """Longest wait for the next byte; slow local models read a long prompt for minutes."""
     total_seconds: float = 3600.0
@@ -135,15 +135,15 @@ class Failure:
     retry_after_seconds: float | None = None
     """The wait the provider asked for."""
     retry_advised: bool | None = None
-    """What the provider's `x-should-retry` says."""
+    """The value of the provider's `x-should-retry`."""
     window_tokens: int | None = None
-    """The most tokens the model takes, if the failure says it."""
+    """The context window of the model, if the failure names it."""
     param: str = ""
     """The field of the request that is refused, if it is named."""
     request_id: str = ""
-    """What the provider calls the attempt."""
+    """The provider's ID of the attempt."""
     generated: str = ""
-    """What the model wrote, if the failure is that the provider could not read a call in it (Groq)."""
+    """The model's output, if the provider could not parse a call in it (Groq)."""
 
     @property
     def is_overflow(self) -> bool:

@@ -35,7 +35,7 @@ from mcpagent.values.events import Emit, Notice
 from mcpagent.values.messages import Document, FileId, ToolDefinition, Usage
 
 REST_SECONDS = 60.0
-"""How long a model that failed is passed over, if its provider did not say how long to wait."""
+"""How long a failed model is skipped if its provider names no time."""
 
 
 class FallbackModel:

@@ -73,7 +73,6 @@ from mcpagent.models.output_modes.structured_output import (
 )
 from mcpagent.models.prices import cached_share, known_search_cost
 from mcpagent.models.profiles import speaks_for_itself
-from mcpagent.models.provenance import address_of, thoughts_of, written_for
 from mcpagent.models.provider_tools.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_tools.provider_tool_forms import (
     WrittenTools,
@@ -91,6 +90,7 @@ from mcpagent.models.refusals import (
     refused_setting,
     refuses_thoughts,
 )
+from mcpagent.models.sendable_history import address_of, thoughts_of, written_for
 from mcpagent.models.transport.sdk_connection import (
     ProviderSdk,
     SdkConnection,
@@ -124,7 +124,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 _OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com/v1/?", re.IGNORECASE)
 
 END_SECONDS = 1.0
-"""Longest wait for the end of a stream whose answer is whole."""
+"""Timeout for the end of a stream after its answer is complete."""
 
 
 class Connection(TypedDict, total=False):
@@ -258,7 +258,8 @@ class HttpModel(ApiFormat):
         kept = self._with_output(kept, request)
         extra = request.settings.extra
         theirs = extra.get("tools")
-        if isinstance(theirs, list):  # before ours, so that tools found later come last
+        # These precede mcpagent's own tools, so that tools found later are the last.
+        if isinstance(theirs, list):
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
         return self.wellformed(self.fitted({**kept, "stream": True, **extra}))
 
@@ -537,7 +538,7 @@ class HttpModel(ApiFormat):
             return self.learn(
                 failure, **{f"tool:{name}": why for name, why in tools.items()}
             )
-        # Elsewhere a schema that is refused may be taken once it says less.
+        # Other servers may accept a refused schema if it has fewer keywords.
         is_final = not self.is_elsewhere or not refuses_schema(failure)
         if is_final and self._asks_otherwise(failure, way.request):
             return True

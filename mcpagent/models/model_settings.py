@@ -31,10 +31,10 @@ LEVELS: tuple[ThinkingLevel, ...] = (
 )
 
 LEAST_BUDGET = 1024
-"""Tokens: Anthropic takes no smaller budget."""
+"""Minimum thinking budget in tokens that Anthropic accepts."""
 
 CACHE_TTLS = ("5m", "30m", "1h", "12h", "24h", "in_memory")
-"""How long a provider may keep a cached prefix: Anthropic knows 5m and 1h, OpenAI the others, by model."""
+"""How long a provider may store a cached prefix: Anthropic supports 5m and 1h, OpenAI the others, by model."""
 
 
 @answers_unknown_arguments
@@ -224,7 +224,8 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 SETTING_NAMES = tuple(_READERS)
 _TOLD = {"stop": 'a text, or a list of them, ["END","STOP"]'}
 INSIDE = ("header.", "extra.")
-"""`header.NAME` is one of `headers`, `extra.NAME` a field of the body, in JSON if it is any, else as text."""
+"""Prefixes of nested settings: `header.NAME` sets a header, `extra.NAME` a field of the body, parsed as JSON if it is
+valid JSON."""
 
 
 def settings_of(told: Mapping[str, str], where: str) -> ModelSettings:

@@ -14,10 +14,10 @@ from mcpagent.values.messages import Usage
 MILLION = 1_000_000
 
 _KEEPING, _REWRITING = 2_000, 6_000
-"""Uncached tokens that a search and its further requests cost, if the cached conversation is kept and if not."""
+"""Uncached tokens that a search and its additional requests cost, if the provider's cache stays valid, and if not."""
 
 _USUAL_SHARE, _LARGEST_SHARE = 0.1, 0.5
-"""The price of cached tokens as most providers have it; and from where on it makes no difference."""
+"""The usual price of cached tokens as a share of the uncached price, and the share from which a cache saves nothing."""
 
 LEAST_SEARCH_COST, MOST_SEARCH_COST = _KEEPING / _LARGEST_SHARE, 400_000.0
 
@@ -48,7 +48,7 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
         )
     except ValueError:  # counters that cannot be true, which some servers send
         return None
-    # At an address that the table does not know, a gateway's, it is what the provider behind it charges.
+    # At an address that the table lacks, such as a gateway, the price of the provider behind it applies.
     asked = (
         partial(calc_price, provider_api_url=base_url),
         partial(calc_price, provider_id=provider),

@@ -18,7 +18,7 @@ _REFUSES_THOUGHTS = re.compile(
     r"`?(?:thought_?)?signature|encrypted[ _]content|thinking`? block|reasoning (?:input )?items?\b",
     re.IGNORECASE,
 )
-"""As Anthropic, Gemini and OpenAI say that reasoning in a history is of another model, account or conversation."""
+"""Errors of Anthropic, Gemini and OpenAI for reasoning of another model, account or conversation in the history."""
 
 _REFUSES = re.compile(
     r"support|unknown|unrecogni[sz]ed|not allowed|not permitted|not valid|invalid",
@@ -33,23 +33,24 @@ _NEAR = r"(?:[^.;\n]|\.(?=\S)){0,60}?"
 _IN_HISTORY = re.compile(r"(?:body\.)?(?:messages|input|contents)[.\[]")
 
 OPTIONAL = frozenset({"include", "store", "stream_options"})
-"""Fields of a body that ask for more than the answer, which some gateways do not know."""
+"""Optional fields of a request, which some gateways refuse."""
 
 _TOO_LONG_AN_ANSWER = re.compile(
     r"supports at most ([0-9]{1,9}) completion tokens"
     r"|max_tokens` must be less than or equal to `([0-9]{1,9})`"
     r"|valid range of max_tokens is \[1, ([0-9]{1,9})\]"
 )
-"""As OpenAI, Groq and DeepSeek say it."""
+"""Errors of OpenAI, Groq and DeepSeek."""
 
 _NO_ROOM = re.compile(
     r"\([0-9]{1,9} > (?P<window>[0-9]{1,9}) - (?P<sent>[0-9]{1,9})\)"
     r"|maximum context length is (?P<whole>[0-9]{1,9}) tokens.{0,80}?\((?P<input>[0-9]{1,9}) in the messages,"
 )
-"""As vLLM says it, and as it and OpenAI said it before: what is sent fits, with so long an answer it does not."""
+"""Errors of vLLM, and former ones of vLLM and OpenAI: the request fits the window, but not together with the requested
+output."""
 
 LEAST_ROOM = 256
-"""Tokens: where a conversation leaves less for its answer, it is too long."""
+"""Minimum number of tokens for the answer; a conversation that leaves less is too long."""
 
 
 def refuses_thoughts(failure: Failure) -> bool:

@@ -42,7 +42,7 @@ class Provider:
     needs_key: bool = True
     hint: str = ""
     client: str = ""
-    """The class of Anthropic's SDK that reaches it, with the cloud's own credentials."""
+    """The class of Anthropic's SDK for this cloud, with the cloud's own credentials."""
 
 
 def _own_server(port: int, hint: str, *key_variables: str) -> Provider:
@@ -155,16 +155,16 @@ PROVIDERS: Mapping[str, Provider] = {
 _Default = TypeVar("_Default", float, None)
 _TRIED_BY_KEY = ("anthropic", "openai", "gemini", "openrouter")
 _OPEN_WEIGHTS = ("gpt-oss", "gemma", "phi", "smollm", "qwen", "llama")
-"""How names begin of models that mostly run on one's own machine."""
+"""Beginnings of the names of models that users mostly run on their own machine."""
 
 _SHOWN_PREFIXES = 8
-"""Of the known ones, where another name was meant."""
+"""How many known prefixes an error lists if the prefix is unknown."""
 
 _PREFIXES = {"google": "gemini", "qwen": "ollama", "meta": "ollama"}
-"""By a model's maker, the prefix of its provider where that is another word."""
+"""Maker of a model -> prefix of its provider, if they differ."""
 
 _OPTIONS = ("api_key_env", "base_url", "calls", "discovery", "max_retries")
-"""Beside the settings of `model_settings.py`."""
+"""Options besides the settings of `model_settings.py`."""
 
 
 def resolve_model(

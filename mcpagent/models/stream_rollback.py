@@ -18,7 +18,7 @@ from mcpagent.values.events import (
 Delta: TypeAlias = (
     TextDelta | ThinkingDelta | ProviderCallStarted | ProviderCallFinished
 )
-"""What an answer shows of itself while it arrives."""
+"""A part of an answer that is shown while it arrives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,17 +23,17 @@ from mcpagent.values.messages import (
 SEARCH_NAMES = frozenset(
     {"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"}
 )
-"""Tools of the runtime's own whose words are ours."""
+"""The runtime's own tools with texts of mcpagent."""
 
 READER_NAMES = ("read_large_output", "search_large_output", "query_large_output")
-"""Tools of the runtime's own that read what was set aside, in the order in which they are offered."""
+"""The runtime's own tools that read offloaded results, in the order in which they are offered."""
 
 RESERVED_NAMES = SEARCH_NAMES.union(READER_NAMES)
-"""No other tool is offered under such a name."""
+"""Names that no other tool is offered under."""
 
 SUBMIT_TOOL = "submit_answer"
-"""What a model calls to give an answer as data; in requests alone, never in a history. No other has this name either.
-"""
+"""The tool that a model calls to return its answer as data. It appears in requests, not in a history, and its name is
+reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _changing(messages: Sequence[Message]) -> dict[int, Message]:
 def _joined(
     changing: Mapping[int, Message], searchable: Mapping[str, ToolDefinition]
 ) -> dict[int, tuple[ToolDefinition, ...]]:
-    """Return the tools that a provider could search from each position on; each once."""
+    """Return, for each position, the tools that a provider could search from there on; each tool once."""
     waiting = dict(searchable)
     joined: dict[int, tuple[ToolDefinition, ...]] = {}
     for position, message in changing.items():
@@ -315,7 +315,7 @@ def redefinition_notes(change: Change) -> list[str]:
 
 
 def as_text(tool: ToolDefinition) -> str:
-    """Return a definition as JSON, so that a server's text cannot pass for ours."""
+    """Return a definition as JSON, so that a server's text cannot imitate mcpagent's."""
     return json_text(
         {
             "name": tool.name,

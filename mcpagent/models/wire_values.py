@@ -30,19 +30,20 @@ from mcpagent.values.messages import (
 )
 
 Written: TypeAlias = dict[str, Any]
-"""A piece of a message, as a provider takes it."""
+"""A part of a message in a provider's format."""
 
 NO_OUTPUT = "(no output)"
 NO_INPUT = "(no input)"
-"""Stands for a user's turn that is missing or says nothing: Anthropic, Gemini and many chat templates demand one."""
+"""Replaces a missing or empty user turn, which Anthropic, Gemini and many chat templates require."""
 NO_ANSWER = "(no answer)"
-"""Stands for an answer that is missing, where one is demanded."""
+"""Replaces a missing answer, if the provider requires one."""
 NO_RESULT = "(no result: the call was not run)"
-"""The result of a call that has none: every provider refuses a call without a result."""
+"""The result of a call without one: every provider refuses a call without a result."""
 
 _LINE = "\n"
 MAX_ARGUMENT_CHARACTERS, MAX_ARGUMENT_LEVELS = 4_000_000, 100
-"""Of a call's arguments as JSON: more than any model writes, and what can be written into the next request again."""
+"""Most characters and levels of a call's arguments as JSON: more than any model writes, and still valid in the next
+request."""
 CUT_OFF = "(cut off before the arguments arrived)"
 
 _ILLEGAL_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -108,7 +109,7 @@ def ids_on_the_wire(
 
 
 def sendable_name(name: str, longest: int = 64) -> str:
-    """A called name made fit to be replayed: a model can call anything, a provider refuses what is not a name."""
+    """Return a called name that a provider accepts in a history, because a model can call any name."""
     return _ILLEGAL_IN_NAME.sub("_", name)[:longest] or "unnamed"
 
 
@@ -145,7 +146,7 @@ def shown_parts(result: ToolResult) -> list[Content]:
 
 
 WriteFile: TypeAlias = Callable[[FilePart], Written | None]
-"""Writes a file in a provider's form; None if the protocol has none for it."""
+"""Callback that writes a file in a provider's format; None if the protocol has no such format."""
 
 
 def written_parts(

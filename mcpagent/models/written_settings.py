@@ -22,7 +22,7 @@ from mcpagent.models.provider_tools.provider_tool_forms import WrittenTools
 from mcpagent.values.messages import Origin
 
 DEFAULT_MAX_TOKENS = 32_000
-"""Of an Anthropic model that no row names: it demands a limit."""
+"""`max_tokens` of an Anthropic model that the table lacks, because the API requires the field."""
 
 _BUDGETS: Mapping[str, int] = {
     "minimal": LEAST_BUDGET,
@@ -32,22 +32,22 @@ _BUDGETS: Mapping[str, int] = {
     "xhigh": 48_000,
     "max": 10**7,
 }
-"""Tokens to think, for models that take a number."""
+"""Thinking budgets in tokens by effort, for models that accept a number."""
 
 _ROOM_TO_ANSWER = 4_000
-"""Tokens of the longest answer that are not for thinking, or a quarter where that is less."""
+"""Tokens of the maximum output that are reserved for the answer, or a quarter of it if that is less."""
 
 _MEDIUM_FROM, _HIGH_FROM = 8_000, 20_000
-"""Budgets from which on an effort is called so, for models that take an effort."""
+"""Minimum budgets of "medium" and "high", for models that accept an effort."""
 
 MOST_STOPS = 4
-"""OpenAI's API reference, `stop`."""
+"""Maximum number of stop sequences (OpenAI's API reference, `stop`)."""
 
 _UNKNOWN_TO = {
     "messages": ("seed", "prompt_cache_key"),
     "responses": ("stop", "seed"),
 }
-"""Settings that a protocol has no field for."""
+"""By protocol: settings without a field."""
 
 
 @dataclass(slots=True)

@@ -67,7 +67,7 @@ _ANNOUNCED = re.compile(
     r"(?i)(?::\s+|\b(?:saying|that says|containing|(?:remember|note) that|remind me to)\s+)(?=\S)"
 )
 _FILE = re.compile(r"\w\.[A-Za-z]\w{0,4}$")
-"""The end of a file's name, which is no folder."""
+"""The end of a file name, which a folder lacks."""
 
 _ROLES = re.compile(r"(?i)\b(?:of|is|are|was|as|in|into|on|out)\b")
 # Filler before and after a text without quotes: "uppercase i love you" is not for rules.
@@ -312,7 +312,7 @@ class Fit:
         ]
 
     def _is_counted(self, start: int) -> bool:
-        """Return whether the word at this position is what is counted: "how many words" asks for no text."""
+        """Return whether the word at this position is the counted unit: "how many words" contains no text argument."""
         return self.need.before(start)[:2] == ["many", "how"]
 
     def _score(self) -> float:

@@ -34,10 +34,11 @@ FILLER = word_set(
     someone somebody s t text word words string phrase sentence value values message number numbers following code
     between among translate saying one named called get find look"""
 )
-"""Words that say nothing about what is to be done. What limits or turns round a request (no, but, if) says much."""
+"""Words without meaning for the choice of a tool. Words that restrict or negate a request (no, but, if) are not among
+them."""
 WEAK = FILLER | word_set(
     "read list run create set new current"
-)  # say little about which tool is meant
+)  # they hardly help to choose a tool
 
 _SAME = """
 time clock | folder directory dir directories | read open cat view display print content contents | list ls
@@ -94,7 +95,7 @@ _BARRED = re.compile(
     | \b(?:do|does|did|have|has|had)\ {_ONE}\b (?!\ (?:have|get|need)\b)
     | ^what\ (?:do|does|did)\b .* \bmeans?\b | ^what(?:'s|s|\ is|\ are)\ an?\ (?!.*(?:\d|\b(?:in|of|between|for)\b))
     | ^(?:is|are|was|were)\ (?:it|there|that|this)\b .* \ to\b | \bwhich\ (?:one\ )?of\ (?:us|you|them)\b
-    # What was done, what is done, and by whom.
+    # Questions about finished or present actions, and about the actor.
     | ^(?:is|are|when|where|who|whether)\b .* \b\w{{3,}}(?:ed|ing)\b | \b(?:was|were|been)\b .* \b\w{{3,}}(?:ed|ing)\b
     | \b{_ONE}\ \w{{3,}}ed\b | ^\w{{3,}}ing\ (?:an?|the|my|our|your)\b
     | \b(?:about|by|before|after|while|when)\ \w{{3,}}ing\b
@@ -126,7 +127,7 @@ DESTRUCTION = word_set(
     """delete remove erase wipe clear purge forget drop destroy empty trash discard kill uninstall reset scrub nuke
     truncate shred unlink terminate"""
 )
-"""Verbs that take something away for good."""
+"""Verbs of irreversible removal."""
 _AWAY = re.compile(
     r"(?i)^\W*(?:\w+ )?(?:get rid of|throw (?:away|out)|clean (?:up|out)|do away with)\b"
 )
@@ -153,7 +154,7 @@ _BREAK = re.compile(
 _AMOUNT = re.compile(r"(?i)[-+]?[\d.,]+\s*[a-z°]+\s+(?:to|in|into)\s+\w+")
 _BACK = re.compile(r"(?i)(?<!\bis )\b(?:it|them|that|the result|there$)\b")
 
-# Words that tools use for what a request means without saying it. A lookahead stands for words that are values.
+# Words of tools for the meaning of a request that names it differently. A lookahead stands for words that are values.
 _PHRASES = {
     r"\bwhat(?:'s| is)? (?:the )?time\b|\btime is it\b|\bo'?clock\b": "time",
     r"(?=\b\d[\d.,]* ?[a-z°]+(?: per \w+)? (?:to|in|into|as) [a-z])(?!.*\d:\d)": "convert units",
@@ -189,7 +190,7 @@ _TOKEN = re.compile(
 
 
 def small_talk(text: str) -> str | None:
-    """Return the answer if the whole text is small talk, "" if it asks what there is to do; None if it is neither."""
+    """Return the answer if the whole text is small talk, "" if it asks about the available tools; None otherwise."""
     answers = (
         answer
         for said, answer in _SMALL_TALK.items()
@@ -205,7 +206,7 @@ def first_word(text: str) -> str:
 
 
 def split_needs(prompt: str, now: datetime) -> list[str]:
-    """Split the prompt at the start of each independent request, never inside quotes, into at most five pieces.
+    """Split the prompt at the start of each independent request, but not inside quotes, into at most five pieces.
 
     A time that is supposed ("if it's 9am in New York") becomes a statement of it.
     """

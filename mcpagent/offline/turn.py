@@ -113,7 +113,7 @@ def answer(
         return Message("assistant", (Text(talk + introduction),))
     needs = _needs(prompt, messages[:start], messages[start:], now)
     outcomes = [choose(need, request.tools) for need in needs]
-    # A request of several parts is done as a whole or not at all: first all tools are looked for.
+    # A request of several parts runs completely or not at all, so all tools are searched first.
     looks = any(outcome.looks for outcome in outcomes)
     is_whole = all(outcome.is_ready for outcome in outcomes)
     calls = [
@@ -334,7 +334,7 @@ def _answer(outcome: NextStep, connecting: str, command: str) -> str:
 
 
 def _question(fit: Fit) -> str:
-    """Return what a request lacks, in words for somebody who knows no tool."""
+    """Return the missing parts of a request, in words for a user who knows no tool."""
     sentences = [f"`{fit.tool.name}` is the nearest tool, and I called nothing."]
     for slot in fit.missing[:1]:
         about = ", ".join(map(str, slot.schema.get("enum") or [slot.about]))

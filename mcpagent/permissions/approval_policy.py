@@ -16,7 +16,7 @@ from mcpagent.values.messages import ToolDefinition
 ApprovalPredicate: TypeAlias = Callable[
     [Any, ToolDefinition, dict[str, Any]], "bool | Awaitable[bool]"
 ]
-"""Returns whether a call needs approval, by its `RunContext`, definition and arguments."""
+"""Predicate that returns whether a call needs approval, by its `RunContext`, definition and arguments."""
 
 
 def answer_of_predicate(answer: object) -> bool:
@@ -27,7 +27,7 @@ def answer_of_predicate(answer: object) -> bool:
 
 
 OnDecision: TypeAlias = Callable[[PendingCall, CallFacts, Decision], object]
-"""Hears of each call that a rule denies or asks about, before somebody is asked."""
+"""Callback for each call that a rule denies or asks about, before the user is asked."""
 
 
 _NO_RULES = Rules()

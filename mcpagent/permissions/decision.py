@@ -42,7 +42,7 @@ from mcpagent.values.approval import Approval, Rule
 from mcpagent.values.messages import ToolDefinition
 
 Mode: TypeAlias = Literal["ask", "safe", "all", "none", "unasked"]
-"""The decision on calls that no rule is about: see `decisions`. "unasked" is that of the library."""
+"""The default decision on calls that no rule matches (see `decisions`). "unasked" is the default of the library."""
 
 _CHOICE = re.compile(r"\[[^\]]{2,}\]")
 _BY_MODE: Mapping[Mode, Approval] = {

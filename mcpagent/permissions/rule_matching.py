@@ -16,11 +16,11 @@ from mcpagent.utilities.text.globs import fits
 from mcpagent.values.messages import RequestKind, ToolDefinition
 
 SIGNS: Mapping[RequestKind, str] = {"tool": "", "prompt": "/", "resource": "@"}
-"""How a line begins that asks a server for it."""
+"""The prefix of a rule or label by the kind of request."""
 
 _KINDS: Mapping[str, RequestKind] = {sign: kind for kind, sign in SIGNS.items() if sign}
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
-"""Letters and symbols that show nothing."""
+"""Letters and symbols without a visible shape."""
 
 _ENDS = " ._-!,:;/()[]{}?'\"~\\*+#&%$^<>|=`\u2018\u2019\u201c\u201d\u3002"
 _MOST_READINGS = 64
@@ -105,7 +105,7 @@ def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
 
 
 def resource_servers(rule: str) -> set[str]:
-    """Return the servers that a rule about resources may name: what it names there need not be listed."""
+    """Return the servers that a rule about resources may name; the resources need not be listed."""
     return {server for server, kind, _ in _readings(rule) if kind == "resource"}
 
 

@@ -25,8 +25,8 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
 
 What: TypeAlias = Literal["tool", "prompt", "resource", "call", "reads", "server"]
-"""One tool, prompt or resource; one tool with exactly these arguments; what only reads, as its server says; all of a
-server's."""
+"""The reach of an approval: one tool, prompt or resource; one tool with exactly these arguments; all calls that only
+read, by the server's declaration; or the whole server."""
 
 MEANINGS: Mapping[What, str] = {
     "tool": "this tool as it was shown",
@@ -38,7 +38,7 @@ MEANINGS: Mapping[What, str] = {
 }
 
 LOCK_SECONDS = 2.0
-"""How long a yes waits for another program that is changing the file."""
+"""Timeout of storing an approval while another program changes the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class StoredApprovals:
     def _change(
         self, change: Callable[[set[StoredApproval]], set[StoredApproval]]
     ) -> None:
-        """Apply a change to the file, which is read again because another program may have written it.
+        """Apply a change to the file, after reading it again, because another program may have written it.
 
         If the file is not writable, or locked for long, the change holds for this run; the next one asks again.
         """
@@ -228,7 +228,7 @@ def _of_data(entry: Mapping[str, object], place: str) -> StoredApproval:
 
 
 def _is_whole(one: StoredApproval) -> bool:
-    """Return whether an approval says all that its kind needs: an incomplete one would allow more."""
+    """Return whether an approval has all fields of its kind, because an incomplete one would allow more."""
     if one.what in ("reads", "server"):
         return True
     return bool(one.definition) and (

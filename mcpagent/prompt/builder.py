@@ -14,7 +14,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_CATEGORY_CHARACTERS = 120
 MAX_LINE_TOKENS, MAX_LINES_TOKENS = 25, 1_500
-"""Estimated tokens of one category's line, and of all together."""
+"""Maximum number of estimated tokens of one category's line, and of all lines together."""
 
 _MORE_TOKENS = 8
 """Tokens of the line that counts the omitted entries."""

@@ -162,7 +162,7 @@ class CallTally:
 
 
 def _reschedule(limit: asyncio.Timeout | None, end: float | None) -> None:
-    """Set the end of a limit; one that is over, or has not begun, stays as it is."""
+    """Set the deadline of a limit, unless it has passed or has not begun."""
     if limit is not None:
         with suppress(RuntimeError):
             limit.reschedule(end)

@@ -18,10 +18,10 @@ from mcpagent.search.constants import FITTED
 from mcpagent.search.postings import GAIN, Postings
 
 _CHECKED_FROM = 300
-"""Postings of a term from which it is worth checking whether they can still matter."""
+"""Minimum number of postings of a term from which it pays to check whether it can still change the result."""
 
 NAME_COVERAGE = FITTED["words"]["name coverage"]
-"""How much higher a tool scores whose whole name is in the query."""
+"""Factor on a tool's score if the query contains its whole name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Work(NamedTuple):
 FOR_A_QUERY = Work()
 
 _Bound: TypeAlias = tuple[float, str, int]
-"""Of a term: what it adds for each unit of weight, negated; how it is spelled; its number. Sorted, the rarest first."""
+"""A query term: its negated score per unit of weight, its spelling and its number. Sorted, the rarest term is first."""
 
 
 def best(

@@ -1,4 +1,4 @@
-"""The numbers of the ranking, from `constants.json`: `benchmarks/search_fit.py` fitted them, on the day that it says.
+"""The fitted numbers of the ranking from `constants.json`, which `benchmarks/search_fit.py` writes with their date.
 
 Limits of sizes and of times, which nothing fits, are with the code that keeps to them.
 """
@@ -11,4 +11,4 @@ from pathlib import Path
 FILE = Path(__file__).with_name("constants.json")
 
 FITTED: dict[str, dict[str, float]] = json.loads(FILE.read_text("utf-8"))["numbers"]
-"""By group and name."""
+"""The fitted numbers by group and name."""

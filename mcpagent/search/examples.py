@@ -23,13 +23,13 @@ from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.values.messages import ToolDefinition
 
 MOST_EXAMPLES = 8
-"""Requests of one tool that are searched."""
+"""Maximum number of example requests per tool."""
 
 LONGEST_EXAMPLE = 200
-"""Characters of a request that are searched."""
+"""Maximum length of an example request in characters."""
 
 Examples: TypeAlias = Callable[[ToolDefinition], Sequence[str]]
-"""The requests that a tool serves; the same for the same tool at any time."""
+"""Callback that returns a tool's example requests; it must always return the same ones for the same tool."""
 
 _SHIPPED = Path(__file__).with_name("example_requests.json")
 

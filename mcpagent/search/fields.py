@@ -11,10 +11,10 @@ from mcpagent.search.constants import FITTED
 from mcpagent.values.messages import ToolDefinition
 
 MAX_TEXT = 2048
-"""Characters of one field that are searched."""
+"""Maximum number of indexed characters of one field."""
 
 MAX_NAME = 256
-"""Characters of a name or title that are searched."""
+"""Maximum number of indexed characters of a name or title."""
 
 _MAX_PARAMETERS = 200
 _MAX_DEPTH = 6

@@ -64,11 +64,11 @@ Ranking: TypeAlias = Callable[
 Strategy: TypeAlias = RankingName | Ranking
 
 USUAL_LIMIT = 5
-"""Tools of one result, if nobody says how many."""
+"""The default limit of a search."""
 
 _EXACT_SCORE = 1000.0
 _SURE_OF_REQUEST = FITTED["request chance"]["sure"]
-"""Odds that a part of a prompt is its request, below which no match for it is sure."""
+"""Minimum odds that a part of a prompt is its request; below that, no match counts as sure."""
 
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
@@ -135,7 +135,7 @@ class ToolIndex:
             self._held.settle()
             return tuple(sorted(self._held.tools.values(), key=lambda tool: tool.name))
 
-    # Changing what is indexed
+    # Changes of the index
 
     def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
         """Replace the tools of that server (None: local functions).

@@ -30,7 +30,7 @@ from mcpagent.values.messages import ToolDefinition
 logger = logging.getLogger("mcpagent")
 
 FEWEST_TOOLS = 300
-"""Tools from which a file is worth its writing."""
+"""Minimum number of tools for which a cache file is written."""
 
 _FORMAT = 6
 _KEPT_FILES = 8

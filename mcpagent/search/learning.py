@@ -43,32 +43,34 @@ _IS_A_USE = (
     " AND typeof(added) = 'integer' AND typeof(called) = 'integer' AND added >= 0 AND called >= 0"
     " AND last_seconds BETWEEN 0 AND 1e11"
 )
-"""SQLite keeps values of any type in any column, and a file can have been written by anybody's program."""
+"""A condition for valid rows: SQLite stores any type in any column, and another program may have written the file."""
 
 _MAX_STEPS = 20_000_000
-"""Of SQLite's machine for one statement, some hundred times what all rows take: a view may never end."""
+"""Maximum steps of SQLite's virtual machine for one statement, some hundred times the cost of all rows: a view of a
+hostile file may never end."""
 
 _LOCKED_SECONDS = 0.2
-"""How long another process may hold the file: what is not learned once is learned the next time."""
+"""Timeout for another process's lock on the file. After it, the use is not recorded."""
 
 _CALLED, _ADDED = 1.0, 0.2
 
 HALF_LIFE_SECONDS = 90 * 24 * 3600.0
-"""After so long without another, a use counts half."""
+"""Half-life: a use counts half after this time."""
 
 
 MOST_RAISED = 3
-"""Tools that one search raises: among five shown, two places at least stay as they were without any history."""
+"""Maximum number of tools that one search raises: of five results, at least two do not depend on the history."""
 
 _ONCE = FITTED["learned"]["once"]
-"""Worth of uses that counts half: a tool used a hundred times is not raised higher than one used ten times."""
+"""Weight of uses at which half of the maximum is reached, so a tool used a hundred times is hardly higher than one used
+ten times."""
 
 _SAME = FITTED["learned"]["same words"]
-"""Likeness from which a query counts as the same."""
+"""Minimum similarity of two queries that count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UsageCounts:
     """Counts of the successful adds and calls of a tool after a query; `last_seconds` is Unix time."""
 
     query: str
@@ -177,7 +179,7 @@ class SearchHistory:
             )
         self.changes += 1
 
-    def uses(self) -> list[Use]:
+    def uses(self) -> list[UsageCounts]:
         """Return all records, the latest first."""
         if not self.path.is_file():
             return []
@@ -187,7 +189,10 @@ class SearchHistory:
                 f" WHERE {_IS_A_USE} ORDER BY last_seconds DESC, tool LIMIT ?",
                 (_MAX_ROWS,),
             )
-            return [Use(query, _read(tool), *counts) for query, tool, *counts in rows]
+            return [
+                UsageCounts(query, _read(tool), *counts)
+                for query, tool, *counts in rows
+            ]
 
     def forget(self, tool: ToolKey, queries: Iterable[str]) -> None:
         """Delete the records of a tool after these queries."""

@@ -15,13 +15,13 @@ from mcpagent.search.words import name_key
 from mcpagent.values.messages import ToolDefinition, ToolKey
 
 LONGEST_KEYED = 256
-"""Characters of a name of a server's own that can be looked up by it, twice what MCP recommends as the most."""
+"""Maximum length of a server's own tool name in the index, twice the maximum that MCP recommends."""
 
 _LONGEST_NEAR = 64
 
 
 def name_keys(tool: ToolDefinition) -> set[str]:
-    """Return the keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
+    """Return the keys of all names of the tool; `server.tool` and `server__tool` have the same key."""
     name, server = local_name(tool), tool.server or ""
     local = ""
     if len(name) <= LONGEST_KEYED:
@@ -37,7 +37,7 @@ def name_keys(tool: ToolDefinition) -> set[str]:
 
 
 _server_key = lru_cache(maxsize=256)(name_key)
-"""Of a server's name, which comes with each of its tools."""
+"""The cached key of a server's name, which each of its tools repeats."""
 
 
 def written_names(tool: ToolDefinition) -> tuple[str, ...]:

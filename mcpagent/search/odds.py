@@ -19,52 +19,52 @@ from mcpagent.search.result import Odds
 from mcpagent.search.words import plain, written_words
 
 MIN_STRENGTH = FITTED["odds"]["sure"]
-"""Odds below which a match is weak, if both kinds of requests are as frequent. It is shown then all the same, so being
-strict costs no match."""
+"""Minimum odds of a match that is not weak, if served and unserved requests are equally frequent. A weak match is shown
+too, so a strict threshold loses none."""
 
 _FITS = FITTED["odds"]["fits"]
-"""Share of the best score below which a match is weak."""
+"""Minimum share of the best score of a match that is not weak."""
 
 _LIKELY, _POSSIBLE = FITTED["odds"]["likely"], FITTED["odds"]["possible"]
-"""Chance of a tool to be the one that is meant, from which it is likely, and from which it is possible."""
+"""Minimum probabilities of a likely and of a possible match."""
 
 _NO_ODDS = 1e-9
 _SURE = 4.0
-"""Logarithm of the odds of the best match from which on they say no more."""
+"""Upper bound of the logarithm of the best match's odds."""
 
 _MOST_COVERED = 1.2
 
 _MANY_TOOLS = 500
-"""In smaller catalogues no word is rare, so that scores stay lower."""
+"""Catalogue size from which scores need no correction: in smaller ones no word is rare, so scores are lower."""
 
 
 class Evidence(NamedTuple):
     """The features of the best match for the regression; also used for their weights."""
 
     intercept: float
-    """1."""
+    """The constant term; the feature is always 1."""
 
     score: float
-    """Logarithm of the best BM25 score in units of the rarest word there can be."""
+    """Logarithm of the best BM25 score, in units of the rarity of the rarest possible word."""
 
     covered: float
-    """Share of the query that the best tool has, at most `_MOST_COVERED`."""
+    """Share of the query that the best tool contains, at most `_MOST_COVERED`."""
 
     few_tools: float
-    """0 from 500 tools on, more the fewer there are."""
+    """0 for 500 tools and more, larger for smaller catalogues."""
 
     missing: float
-    """Share of the telling words that no tool holds, without names and the like, which are written with capitals."""
+    """Share of the content words that no tool contains, without capitalised words such as names."""
 
     guessed: float
-    """Share of the query whose words were corrected, divided by the number of such words: one among others
-    may be no typo, many are."""
+    """Share of corrected words in the query, divided by their number: a single unknown word may be correct, several are
+    typos."""
 
     words: float
-    """Logarithm of how many words say something, and one."""
+    """Logarithm of one plus the number of content words."""
 
     silent: float
-    """Share of the words that say nothing: more of a question or of talk than of an order."""
+    """Share of stop words, which is higher in questions and small talk than in commands."""
 
     meaning: float = 0.0
     """The highest cosine."""
@@ -90,16 +90,16 @@ def _of(group: str, odds: str) -> Cosines:
 
 
 _BY_WORDS = Evidence(**FITTED["odds by words"])
-"""Weights without vectors."""
+"""Weights for a ranking without vectors."""
 
 OF_WORDS = _of("words", "odds with word vectors")
-"""Of means of word vectors, and of models that nobody has measured."""
+"""Weights for mean word vectors, and for encoders without measurements."""
 
 OF_SENTENCES = _of("sentences", "odds with sentences")
-"""Of the English sentence encoder."""
+"""Weights for the English sentence encoder."""
 
 OF_LANGUAGES = _of("sentences of 16 languages", "odds with sentences of 16 languages")
-"""Of the multilingual sentence encoder."""
+"""Weights for the multilingual sentence encoder."""
 
 
 class MatchOdds(NamedTuple):
@@ -119,17 +119,17 @@ class OddsFeatures(NamedTuple):
 
     intercept: float
     strength: float
-    """Of the logarithm of the odds that the best match is meant at all."""
+    """Weight of the logarithm of the odds that any match is right."""
 
     lead: float
-    """Of the logarithm of the score, divided by the best other one."""
+    """Weight of the logarithm of the score, divided by the best other score."""
 
     first: float
-    """For the best match."""
+    """Weight of being the best match."""
 
 
 CHANCE = OddsFeatures(**FITTED["chance"])
-"""What `benchmarks/search_odds.py` found."""
+"""The weights that `benchmarks/search_odds.py` fitted."""
 
 
 class Cutoffs(NamedTuple):

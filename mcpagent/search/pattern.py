@@ -12,10 +12,10 @@ from mcpagent.utilities.text.foreign_patterns import CpuBudget, PatternError, co
 from mcpagent.values.messages import ToolDefinition
 
 MAX_PATTERN = 200
-"""Characters of a pattern that is run; longer ones are searched as words."""
+"""Maximum length of a pattern; the words of a longer one are searched."""
 
 _LONGEST = 1_000
-"""Characters of a text that is looked at; a longer one with spaces is no pattern, though one that cannot be run."""
+"""Maximum length of a text with spaces that is checked for the syntax of a pattern."""
 
 DEADLINE_SECONDS = 0.1
 """CPU time for one search over all texts together."""
@@ -24,7 +24,7 @@ _SURE_SIGN = re.compile(
     r"""\\[a-zA-Z.|()\[\]{}+*?^$\\]        # an escape
     | \(\? | \)[+?{] | \[[^\]\s]+\]       # a group with an operator, a class
     | \| | [*] | \.[+?]                   # alternatives, repeats
-    | ^\^ | [\w)\]]\$$                    # anchors where anchors stand
+    | ^\^ | [\w)\]]\$$                    # anchors at the positions of anchors
     | \w\{\d | \w\?\w | \w\+\w*$        # repeats of one letter""",
     re.VERBOSE,
 )
@@ -32,7 +32,7 @@ _SURE_SIGN = re.compile(
 
 _SURE_SIGN_IN_PROSE = re.compile(r"\\[bdswBDSW.]|\.[*+]|\|")
 _PROSE_WORDS = 8
-"""Words from which brackets, question marks and links are rather a sentence's than a pattern's."""
+"""Minimum number of words of a text whose brackets, question marks and links are punctuation, not a pattern."""
 
 
 def looks_like_pattern(query: str) -> bool:
@@ -76,7 +76,7 @@ def required_literal(pattern: str) -> str:
 def may_match(
     pattern: str, tools: Mapping[int, ToolDefinition], postings: Postings
 ) -> dict[int, ToolDefinition]:
-    """Return the tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
+    """Return the tools that contain the literal parts of the pattern, so that the pattern is tried on few."""
     literal = required_literal(pattern)
     holding = []
     if literal:

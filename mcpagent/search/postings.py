@@ -22,19 +22,19 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 K1 = FITTED["words"]["k1"]
-"""How soon more occurrences of a term stop counting."""
+"""BM25's k1: the saturation of repeated occurrences of a term."""
 
 GAIN = K1 + 1
-"""What no weight reaches."""
+"""Upper bound of a term's weight in a tool."""
 
 _LONG = FITTED["words"]["long"]
-"""How many times longer than usual a field may be before all that is more counts fully against it."""
+"""Multiple of the usual field length beyond which the excess length counts fully against a field."""
 
 _MOST_REPEATED = int(FITTED["words"]["repeated"])
-"""Occurrences of a term in one field that count."""
+"""Maximum number of counted occurrences of a term in one field."""
 
 _MOST_TERMS = FITTED["words"]["terms"]
-"""Different terms that hardly any tool has more of: one that does says everything, and each term less."""
+"""Number of different terms that few tools exceed. In a tool with more terms, each term counts less."""
 
 _UNITS = {
     field: (
@@ -45,8 +45,8 @@ _UNITS = {
     )
     for field, rule in WEIGHTS.items()
 }
-"""Of each field: its weight, what that is divided by, at first and for each word of the text, and how many words are
-not too long."""
+"""By field: its weight, the constant and the per-word part of the divisor (BM25's length normalisation), and the number
+of words beyond which a text is too long."""
 
 
 class ComputedCache(dict[Key, Value]):
@@ -61,7 +61,8 @@ class ComputedCache(dict[Key, Value]):
 
 
 Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
-"""Of one term: the tools that hold it, in order, and what it is worth in each before its rarity."""
+"""The postings of one term: the numbers of the tools that contain it, ascending, and its weight in each, without its
+rarity."""
 
 
 class Term(NamedTuple):
@@ -121,7 +122,7 @@ class Postings:
             tools, weights = added[term]
             tools.append(number)
             weights.append(frequency * gain / (frequency + K1))
-        # A name counts as said when its words are, so its joined form (`getweather`) is no part of it.
+        # A query contains a name if it contains its words, so the joined form (`getweather`) does not count.
         said = [
             word
             for field, text in texts
@@ -286,7 +287,7 @@ class Postings:
 
 
 def _gain(terms: int) -> float:
-    """Return what no weight of a tool with so many different terms reaches."""
+    """Return the upper bound of a term's weight in a tool with this many different terms."""
     if terms <= _MOST_TERMS:
         return GAIN
     return GAIN * _MOST_TERMS / terms

@@ -8,19 +8,19 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from mcpagent.search.words import name_key, written_words
 
 MAX_QUERY = 500
-"""Characters of a query that are looked at for names, shown and kept."""
+"""Maximum number of characters of a query that are searched for names, displayed and recorded."""
 
 MAX_QUERIES = 20
-"""Queries of one list that are searched."""
+"""Maximum number of queries in one list."""
 
 MAX_SELECTION = 5_000
-"""Characters of a `select:` list that are read."""
+"""Maximum length of a `select:` list in characters."""
 
 MAX_SELECTED = 50
-"""Names of a `select:` list that are looked up."""
+"""Maximum number of names in a `select:` list."""
 
 FEW_WORDS = 3
-"""Words beside names with which a query asks for no more than these: "use get_weather"."""
+"""Maximum number of other words in a query that means only the named tools: "use get_weather"."""
 
 _LONGEST_PREFIX = 80
 _SEPARATORS = re.compile(r"[\s,;|]+")

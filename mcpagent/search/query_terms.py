@@ -26,10 +26,10 @@ from mcpagent.search.words import (
 )
 
 MAX_TERMS = 64
-"""Terms of one query that are scored; a longer query keeps its rarest ones."""
+"""Maximum number of scored terms of a query; a longer query keeps its rarest terms."""
 
 _MOST_READ = 512
-"""Terms among which these are chosen."""
+"""Maximum number of terms from which the scored ones are selected."""
 
 _PIECE_FACTOR, _JOINED_FACTOR, _GUESS_FACTOR = (
     FITTED["words"][kind] for kind in ("piece", "joined", "guess")

@@ -32,25 +32,26 @@ _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
 """Half of the candidates are fused with as many that are close in meaning."""
 
 _STRONG = FITTED["fusion"]["strong"]
-"""Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
-of few words one less is enough: who asks with one word wants the tools that hold it."""
+"""Number of the rarest words that a tool must contain to count as found by its words; otherwise vectors weigh more. For
+a query of few words, one less is enough."""
 
 _ASKED_BEFORE, _LIKE_ASKED = FITTED["learned"]["sure"], FITTED["learned"]["like"]
-"""How like an earlier query one must be for the tool that served it to be sure, and to be worth a look."""
+"""Minimum similarity to an earlier query: for its tool to be a sure match, and to be a match at all."""
 
 _SAME_ASKED, _SOMEWHAT = FITTED["learned"]["same"], FITTED["learned"]["lift"]
-"""How like an earlier query one must be for the tool that served it to rise above all, and how much it rises else: so
-little that tools that were never used keep their places (`benchmarks/search_learning.py`)."""
+"""Minimum similarity to an earlier query for its tool to rise above all others; and the factor for less similar
+queries, which is so small that unused tools keep their positions (`benchmarks/search_learning.py`)."""
 
 _NEED_WEIGHT = FITTED["needs"]["weight"]
 _TELLING_PART = 0.0005
-"""Least part of a score that is given as a reason: it rounds to something."""
+"""Minimum part of a score that is listed as a reason; a smaller one is rounded to zero."""
 
 _NEED_RARITY = FITTED["needs"]["rarity"]
-"""Rarity that the words of a clause must add up to before it counts as a need of its own."""
+"""Minimum sum of the rarities of a clause's words for it to count as a separate need."""
 
 _ANSWERED = FITTED["needs"]["answered"]
-"""Best score of a need, for each unit of its words' rarity: a tool that holds a word scores about once its rarity."""
+"""Minimum score of a need's best tool, per unit of the rarity of the need's words: a tool that contains a word scores
+about its rarity."""
 
 _MAX_NEEDS = 6
 _MOST_PARTS = 24
@@ -64,8 +65,8 @@ JOINT = re.compile(
     r"|(?<=,)\s+|(?<=\s)\s*[+&/]\s+)",
     re.IGNORECASE,
 )
-"""Where clauses end, and where parts of them may. Each begins with one class of characters, by which most of a text is
-passed over, and looks back at which of them it was; the tests have them as one would write them."""
+"""`CLAUSE_END` matches the ends of clauses, `JOINT` also the joints of their parts. Both begin with one character
+class, so that they skip most text fast, and then look behind. The tests contain the readable form."""
 
 
 class Ranked(NamedTuple):

@@ -16,31 +16,32 @@ from typing import NamedTuple
 from mcpagent.search.constants import FITTED
 
 MAX_PROMPT = 100_000
-"""Characters of a prompt that are read, half of them at each end."""
+"""Maximum number of characters of a prompt that are read, half of them at each end."""
 
 MAX_WORDS = 256
-"""Words of a request that are searched; 16 characters of a longer word count as one, as do two of a script without
-spaces."""
+"""Maximum number of words of a request: 16 characters of a longer word count as one, and two characters of a script
+without spaces."""
 
 _WHOLE_WORDS = 40
-"""A prompt of so few words is searched as a whole, and so is one line of any length."""
+"""Maximum number of words of a prompt that is searched as a whole. A single line of any length is searched as a whole
+too."""
 
 _SECOND = FITTED["request chance"]["second"]
-"""Chance from which on another part of the prompt is searched too."""
+"""Minimum probability of a second part of the prompt that is searched too."""
 
 _MOST_BLOCKS = 24
-"""Paragraphs that are looked at, half of them at each end."""
+"""Maximum number of paragraphs that are judged, half of them at each end."""
 
 _MANY = 5
 _LONG_WORDS, _FEWEST_WORDS = 60, 3
-"""More words than most requests have, and fewer than any."""
+"""Usual maximum and minimum number of words of a request."""
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _WORDS = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{1,2}|[^\W_]{1,16}"
 )
 _BUDGETED = re.compile(rf"{_WORDS.pattern}|(?<![^\W_])(?:[^\w\s]|_){{1,16}}")
-"""Words, and signs that stand apart from words: an embedding reads these, too."""
+"""Words, and signs separate from words, since an embedding encodes signs too."""
 
 _PASTED = re.compile(
     r"\s*[>|{}<]|\s*[\[(]|\t| {4}|\s*[\w\-]{1,30}: \S|\s*(?:#|//|\*|--)\s?\w?"
@@ -54,40 +55,40 @@ class RequestForm(NamedTuple):
     """The features of a part of a prompt that indicate if it is the request; also the weights of these features."""
 
     length: float
-    """Logarithm of its words, and one."""
+    """Logarithm of one plus its number of words."""
 
     too_long: float
-    """Logarithm of how many times longer it is than most requests."""
+    """Logarithm of its length, as a multiple of a long request's."""
 
     too_short: float
-    """1 for fewer words than any request has."""
+    """1 if it has fewer words than any request."""
 
     odd_signs: float
-    """Share of its characters that are neither letters nor spaces, 1 from one in `_MANY` on."""
+    """Share of characters other than letters and spaces; 1 if it is one in `_MANY` or more."""
 
     glued: float
-    """Share of its words that a sign ties to the next, as in code and paths, 1 from one in `_MANY` on."""
+    """Share of words that a sign joins to the next word, as in code and paths; 1 if it is one in `_MANY` or more."""
 
     pasted: float
-    """Share of its lines that begin as quotes, code, data or fields of a mail do."""
+    """Share of its lines that begin like quotes, code, data or header fields of a mail."""
 
     ends_open: float
-    """1 if its first line ends as data or a salutation does."""
+    """1 if its first line ends like data or a salutation."""
 
     alike: float
-    """1 if the line beside it begins with the same kinds of characters, as the lines of a log do."""
+    """1 if an adjacent line begins with the same kinds of characters, like lines of a log."""
 
     question: float
     """1 if it ends with a question mark."""
 
     middle: float
-    """1 if something stands before it and behind it."""
+    """1 if there is text before and after it."""
 
     line: float
     """1 if it is one line of a paragraph."""
 
     covered: float = 0.0
-    """Share of what it says that the tool has which has most of it."""
+    """Share of its content words in the best matching tool."""
 
     missing: float = 0.0
     """Share of its words that no tool has."""
@@ -185,7 +186,7 @@ def word_count(text: str, most: int = 10 * MAX_WORDS) -> int:
 
 
 def ends_of(prompt: str) -> str:
-    """Return as much of the prompt as is read."""
+    """Return the part of the prompt that is read: all of it, or both ends."""
     text = prompt.strip()
     if len(text) <= MAX_PROMPT:
         return text
@@ -194,7 +195,7 @@ def ends_of(prompt: str) -> str:
 
 
 def _blocks(text: str) -> list[list[str]]:
-    """Return the lines of each paragraph; what a fence encloses is one, and is indented."""
+    """Return the lines of each paragraph; a fenced block is one indented paragraph."""
     blocks: list[list[str]] = [[]]
     is_fenced = False
     for line in text.splitlines():
@@ -243,7 +244,7 @@ def _form(
 
 
 def _shape(line: str) -> str:
-    """Return what a line begins with, as kinds of characters: `9-9-9` of a line of a log, "" of a sentence."""
+    """Return the beginning of a line as kinds of characters: `9-9-9` for a line of a log, "" for a sentence."""
     shape = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", line[:30]))
     begun = re.match(r"[^ ]*[^\w\s][^ ]*|\s+", shape)
     if begun:

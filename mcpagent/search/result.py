@@ -15,15 +15,15 @@ from mcpagent.values.messages import ToolDefinition
 RankingName: TypeAlias = Literal[
     "auto", "regex", "bm25", "hybrid", "sentences", "multilingual"
 ]
-"""How tools are ranked (`ToolIndex`)."""
+"""The ranking strategy (`ToolIndex`)."""
 
 How: TypeAlias = Literal["exact", "regex", "ranked", "fuzzy", "closest", "none"]
-"""What kind of match the tools are. "closest": no tool matches the pattern, and these hold its words."""
+"""The kind of match. "closest": no tool matches the pattern, and these tools contain its words."""
 
 Confidence: TypeAlias = Literal["high", "low"]
 
 Odds: TypeAlias = Literal["likely", "possible", "weak"]
-"""How likely a tool is the one that is meant. `SearchResult.found` counts the likely and the possible ones."""
+"""The probability that a tool is right, in three classes. `SearchResult.found` counts likely and possible matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Match:
     why: Callable[[], tuple[Reason, ...]] = field(
         default=tuple, repr=False, compare=False
     )
-    """Works out `reasons`; asked for only when somebody reads them."""
+    """Callback that computes `reasons` on first access."""
     query: str = ""
-    """Which of several queries found it."""
+    """The query that found this match, if there were several."""
     odds: Odds = "likely"
-    """A weak match is shown because nothing better is there, and not counted as found."""
+    """The class of its odds. A weak match is a fallback and does not count as found."""
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
@@ -79,7 +79,7 @@ class SearchResult:
     strength: float = math.inf
     least: float = 0.0
     searched: str = ""
-    """The part of a long query that was searched, because the rest seems to be pasted; "": all of it."""
+    """The part of a long query that was searched; "" for the whole query. The other parts seem to be pasted."""
 
     @property
     def confidence(self) -> Confidence:

@@ -15,7 +15,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
 
 MAX_SIGNATURE = 240
-"""Characters that optional arguments are listed within; required ones are always there."""
+"""Maximum length of a signature with optional arguments; required ones always appear."""
 
 _MAX_ENUM = 6
 _SHORT_TYPES = {

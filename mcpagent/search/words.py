@@ -14,13 +14,13 @@ from functools import cache, lru_cache
 from typing import Protocol
 
 MAX_WORD = 40
-"""Characters of one written word that count; longer runs are keys, hashes or encoded data."""
+"""Maximum number of counted characters of a word; longer ones are keys, hashes or encoded data."""
 
 _WRITTEN = re.compile(r"[^\W_]+")
 _ONLY_WORDS = bytes(char if chr(char).isalnum() else 32 for char in range(128)) + bytes(
     128
 )
-"""The same for ASCII texts, as a table for `bytes.translate`: three times as fast."""
+"""The same for ASCII, as a table for `bytes.translate`, which is three times as fast."""
 
 _BETWEEN = "\x7f"
 _ONLY_WORDS_BETWEEN = bytes(
@@ -28,7 +28,7 @@ _ONLY_WORDS_BETWEEN = bytes(
 )
 
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00a0"
-"""Quotes, dashes, the ellipsis and the hard space: without them most English texts are ASCII."""
+"""Typographic characters that are replaced, so that most English texts become ASCII."""
 
 _PIECE = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^\W\dA-Za-z_]+")
 _CASE_CHANGE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
@@ -43,7 +43,7 @@ _STOP_WORDS = (
     "where whether which while who whom why will with within without would you your"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""English words that say nothing about what a tool does; they are not indexed."""
+"""English words without meaning for the purpose of a tool; they are not indexed."""
 
 
 _SPACED = "".join(char if char.isalnum() else " " for char in map(chr, range(128)))
@@ -115,7 +115,7 @@ def stemmed(word: str) -> str:
 
 
 stem = lru_cache(maxsize=20_000)(stemmed)
-"""The same, kept: for words that come again."""
+"""`stemmed` with a cache."""
 
 
 def pieces(written: str) -> list[str]:

@@ -37,7 +37,7 @@ def announce(
     record = None
     if added or removed or joined:
         record = ToolsChanged(added, removed, was, joined, removed)
-    if not tools.searching:  # what is not offered is nowhere to be found either
+    if not tools.searching:  # a tool that is not offered cannot be found either
         update = replace(update, new=update.at_once, gone=removed)
     lines = _change_lines(update, before, tools, offered)
     if lines or record is not None:

@@ -28,17 +28,17 @@ from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from mcpagent.search import ToolIndex
-    from mcpagent.search.shared import SharedIndex
+    from mcpagent.search.shared_index import SharedIndex
 
 
 MOST_HELD = 8
-"""Catalogues that an agent keeps though no session holds them, and tools of one name whose tokens it knows."""
+"""Maximum number of cached catalogues without a session, and of tools of one name with a cached token count."""
 
 MOST_COUNTED = 20_000
-"""Names of tools whose tokens, and whose keys, are kept."""
+"""Maximum number of tool names with cached token counts and keys."""
 
 MOST_EQUAL = 64
-"""Counts and words of categories that catalogues have in common."""
+"""Maximum number of cached counts and category words that catalogues share."""
 
 _Value = TypeVar("_Value")
 
@@ -58,7 +58,7 @@ class Listing:
     expects_deferred: bool = False
     connecting: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
-    """The servers whose configuration says that their own word counts (`trust_hints`)."""
+    """The servers that the configuration trusts (`trust_hints`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def listed_names(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, str]:
     return {key: tool.definition.name for key, tool in tools.items()}
 
 
-class Shared:
+class SharedState:
     """The state that all catalogues of an agent share: the index, the token count of each definition, reserved names.
 
     No tool can have a reserved name; the names `taken` by provider tools are reserved, too.
@@ -167,7 +167,7 @@ class Shared:
         """The search index over the tools of all catalogues."""
         if self._index is None:
             from mcpagent.search.examples import examples_from
-            from mcpagent.search.shared import SharedIndex
+            from mcpagent.search.shared_index import SharedIndex
 
             search = self._search
             self._index = SharedIndex(
@@ -234,10 +234,10 @@ class Catalog:
         listed: tuple[Tool, ...] = (),
         after: NameTable | None = None,
         others: Iterable[Catalog] = (),
-        shared: Shared | None = None,
+        shared: SharedState | None = None,
     ) -> None:
         self.search = search
-        self._of_all = shared or Shared(search)
+        self._of_all = shared or SharedState(search)
         self.listed = listed
         self.listing = listing
         self._listed_now: Sequence[Tool] = ()
@@ -404,7 +404,7 @@ class Catalogs:
         taken: frozenset[str] = frozenset(),
     ) -> None:
         self.search, self.listing_of = search, listing_of
-        self.shared = Shared(search, taken)
+        self.shared = SharedState(search, taken)
         self._held: list[Catalog] = []
         self._alive: WeakValueDictionary[int, Catalog] = WeakValueDictionary()
 
@@ -486,7 +486,7 @@ def _renamed(tool: Tool, name: str) -> Tool:
     )
 
 
-def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
+def _by_key(listed: Sequence[Tool], shared: SharedState) -> dict[ToolKey, Tool]:
     keys = shared.keys_of(listed)
     by_key = dict(zip(keys, listed, strict=True))
     functions = {

@@ -12,7 +12,7 @@ from mcpagent.values.messages import Part, ToolDefinition, ToolKey, ToolsChanged
 from mcpagent.values.tools import Tool, ToolOutput
 
 _OWN = frozenset(ToolKey(None, name, name) for name in READER_NAMES)
-"""Tools of the runtime's own, which no catalogue has."""
+"""The runtime's own tools, which no catalogue contains."""
 
 
 def told_last(

@@ -23,42 +23,42 @@ from mcpagent.values.messages import ToolDefinition
 _WELL_KNOWN = Path(__file__).with_name("well_known_tools.txt")
 
 _MOST_TOOLS = 400
-"""Tools of one server that are read."""
+"""Maximum number of tools of one server that are read."""
 
 _MOST_KEPT = 4_096
-"""Tools whose words are kept."""
+"""Maximum number of tools with cached words."""
 
 _MOST_WORDS = 12
-"""Words and pairs of words that say what a server is for."""
+"""Maximum number of words and word pairs that describe a server."""
 
 _FEW_TOOLS = 8
-"""With so few tools their names say too little, and the words of their descriptions count too."""
+"""Maximum number of tools of a server for which words of descriptions count too, since the names are not enough."""
 
 _DESCRIPTION_CHARACTERS = 150
 _IN_A_DESCRIPTION = 0.3
-"""How much a word of a description counts beside one of a name."""
+"""Weight of a description's word, relative to a word of a name."""
 
 _OF_A_SERVER = 1
-"""Well-known names that begin with one server's name: more would make its words usual."""
+"""Maximum number of well-known names that count per prefix; more would make a server's words seem common."""
 
 _COVERED = 0.5
-"""How much a tool counts for a word if another word has said already what it is for."""
+"""Weight of a tool for a word, if an earlier word already describes the tool."""
 
 _FIXED = 0.6
-"""Share of the occurrences of both words from which a pair of words is one term, as in "pull request"."""
+"""Minimum share of joint occurrences of two words that form one term, such as "pull request"."""
 
 _TITLE_WORDS = 5
-"""A title of so many words is no name any more."""
+"""Minimum number of words of a title that is a sentence, not a name."""
 
 _OWN_SHARE = 0.5
 _SHOWN_CHARACTERS = 90
-"""Of a server's own sentence that are shown, and so are read to judge it."""
+"""Maximum number of characters of a server's own sentence that are judged and shown."""
 
 _MOST_OWN_CHARACTERS, _MOST_SENTENCES = 1_000, 4
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _Term: TypeAlias = tuple[tuple[str, ...], str, float]
-"""A word or a pair of words: its stems, as it is written, and how much it counts."""
+"""A word or word pair: its stems, its spelling and its weight."""
 
 _SAYS_NOTHING = frozenset(
     map(
@@ -75,7 +75,7 @@ _SAYS_NOTHING = frozenset(
         ),
     )
 )
-"""What the names of servers are made of."""
+"""Common words in the names of servers, which do not describe their purpose."""
 
 
 def own_words(

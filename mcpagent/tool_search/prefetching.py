@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from mcpagent.search import Match, SearchResult
 
 LEAST_STRENGTH = 0.05
-"""Odds from which on weak matches are loaded where these are wanted too: below, a joke or a poem finds any tool."""
+"""Minimum odds of weak matches that are loaded, if weak ones are wanted; with less, a joke or a poem would load tools.
+"""
 
 
 _SIMILAR = 0.8
-"""Share of a tool's score from which on another one is of similar strength."""
+"""Minimum share of an untrusted tool's score that a trusted tool needs to precede it."""
 
 _BESIDE = 4
-"""Matches beside those that may be loaded, among which one of similar strength is looked for."""
+"""Number of additional matches that are examined for trusted tools of similar score."""
 
 
 async def prefetch(

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from mcpagent.search import SearchHistory
 
 USUAL_SEARCH_COST = 20_000.0
-"""What a search costs with most models, in cached input tokens."""
+"""Cost of a search with most models, in cached input tokens."""
 
 PREFETCHED, PREFETCHED_CHEAP = 1, 3
-"""How many tools "auto" loads with a question: one costs nothing to speak of, three a seventh more, which is too much
-only where tokens have a price and definitions are written in full."""
+"""Number of tools that "auto" prefetches. One costs almost nothing. Three cost a seventh more, which is too much if
+tokens have a price and definitions are written in full."""
 
 PREFETCHED_SMALL = 3
-"""For small models, which call what they have and seldom search."""
+"""Number of tools that are prefetched for small models, which call offered tools and seldom search."""
 
 _USED_TOOLS, _LOADED_TOOLS = 10, 40
-"""How many tools a long task takes into its conversation: those it uses, or those that its searches load."""
+"""Assumed number of tools that a long task uses, and that its searches load."""
 
 CHARACTERS_PER_TOKEN = 4
 

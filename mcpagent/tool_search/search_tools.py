@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 MAX_NAMES_PER_CALL = 50
 MAX_LISTED_NAMES = 500
 MAX_RESULTS = 20
-"""Of one call; more are a page further on."""
+"""Maximum number of results of one call; `offset` returns further ones."""
 
 MAX_OFFSET = 1_000
 RESULTS_PER_QUERY = 3
-"""Where several are searched at once, as far as `MAX_RESULTS` goes."""
+"""Number of results per query if one call has several queries, within `MAX_RESULTS`."""
 
 MAX_INSTRUCTIONS = 100_000
 """Characters of a prompt that `add_tool` returns, as many as a skill may have; compaction never removes them."""
 
 MAX_PROMPTS = 3
-"""Prompts of servers among the results of a search."""
+"""Maximum number of servers' prompts among the results."""
 
 _LEAST_RESULT = 40
 _ROOMS = (
@@ -61,10 +61,11 @@ _ROOMS = (
     (40, 0, False),
     (0, 0, False),
 )
-"""Characters of a result's description and optional arguments, and whether types are shown: the first that fit."""
+"""Limits to try in order, until a result fits: characters of its description, characters of its optional arguments, and
+whether types are shown."""
 
 MAX_RESULT_CHARACTERS = 480
-"""Of one result as JSON, about 120 tokens; only names, and those of required parameters, may need more."""
+"""Maximum length of one result as JSON, about 120 tokens. Only its name and required parameters may exceed it."""
 
 ALL_LOADED = "They are loaded: call them."
 SOME_LOADED = 'Those with "loaded" can be called at once; to load another one, search for its name.'
@@ -74,10 +75,10 @@ _WHAT_TO_DO = {
     "possible": "possible: read its description first",
     "weak": "weak: probably none, search once more in other words",
 }
-"""With a match of these odds."""
+"""Advice to the model by the odds of a match."""
 
 _SHOWN_QUERY = 40
-"""Characters of the query that found a result, where there were several."""
+"""Maximum number of characters of a result's query, if there were several queries."""
 
 
 def _definition(
@@ -666,7 +667,7 @@ def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
 
 
 def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | str:
-    """Return the names, with each matching pattern replaced by its tools; a text says that there are too many.
+    """Return the names, with each pattern replaced by its matching tools; an error text if there are too many.
 
     With too many, none is added: mcpagent cannot know which ones the model meant.
     """

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 MAX_LEFT_OUT_NAMES = 50
 
 VIRTUAL_TOKENS = 100
-"""What the definition of a virtual tool takes at most, before there is one."""
+"""Upper bound of the size of a virtual tool's definition in tokens, before it exists."""
 
 
 async def _nothing() -> None:
@@ -311,7 +311,8 @@ class SessionTools:
         room = self._room.beside(
             self._sizes([*(tool.name for tool in self.virtual), *later, *withdrawn])
         )
-        if later:  # what the model takes may be full of those offered from the start
+        # The tools offered from the start may already fill the model's budget.
+        if later:
             pinned = pinned[: room.fitting(self._sizes(pinned))]
         room = room.beside(self._sizes(pinned))
         fitting = {
@@ -593,7 +594,7 @@ class SessionTools:
         ]
 
     def about(self, category: str) -> str:
-        """Return what a server or custom category is for; the same for as long as the conversation lasts.
+        """Return the purpose of a server or custom category, which stays the same for the whole conversation.
 
         These are the configured words or the server's own, else the most characteristic ones of its tools.
         """

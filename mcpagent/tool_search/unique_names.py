@@ -176,7 +176,7 @@ class NameMap:
         return forms
 
     def resolve(self, name: str) -> str | None:
-        """Return the only matching offered name; None if there is none or more than one."""
+        """Return the only matching offered name; None without a match or with several."""
         if name in self._offered:
             return name
         meant = self.candidates(name)

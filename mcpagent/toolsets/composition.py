@@ -35,7 +35,7 @@ from mcpagent.toolsets.listed_tools import (
     with_name,
 )
 from mcpagent.toolsets.server_source import ServerSource
-from mcpagent.toolsets.unmatched_names import Known, NamedTools
+from mcpagent.toolsets.unmatched_names import Completeness, NamedTools
 from mcpagent.utilities.python.argument_checks import (
     expect,
     expect_fields,
@@ -118,15 +118,17 @@ class CombinedSources:
         return list(self._last[1])
 
     @property
-    def known(self) -> Known:
+    def known(self) -> Completeness:
         """The part of the final tool list that is known now."""
         if self._is_pure:
             return self._known_of_sources
-        return min(self._known_of_sources, Known.NOW)
+        return min(self._known_of_sources, Completeness.NOW)
 
     @property
-    def _known_of_sources(self) -> Known:
-        return min((known_of(source) for source in self._sources), default=Known.ALL)
+    def _known_of_sources(self) -> Completeness:
+        return min(
+            (known_of(source) for source in self._sources), default=Completeness.ALL
+        )
 
     async def __aenter__(self) -> CombinedSources:
         async with self._opening:
@@ -189,17 +191,17 @@ def _of_server(server: ServerConfig) -> CombinedSources:
     )
 
 
-def known_of(toolset: Toolset) -> Known:
-    """Return how much of its final tool list a toolset knows now; `Known.NOW` for a class that does not declare it."""
-    known = getattr(toolset, "known", Known.NOW)
-    if isinstance(known, Known):
+def known_of(toolset: Toolset) -> Completeness:
+    """Return how complete a toolset's list of tools is now; `Completeness.NOW` for a class without this attribute."""
+    known = getattr(toolset, "known", Completeness.NOW)
+    if isinstance(known, Completeness):
         return known
-    return Known.NOW
+    return Completeness.NOW
 
 
 def expects_deferred(toolset: Toolset) -> bool:
     """Return whether the toolset may later list hidden tools, which need tool search."""
-    return _defers(toolset) and known_of(toolset) is not Known.ALL
+    return _defers(toolset) and known_of(toolset) is not Completeness.ALL
 
 
 def _defers(toolset: Toolset) -> bool:
@@ -272,7 +274,7 @@ def renamed(source: ToolSource, names: Mapping[str, str]) -> CombinedSources:
 
 
 class _Asking:
-    """Asks a filter; what it raises means no, with one warning for each tool."""
+    """Calls a filter; an exception hides the tool, with one warning for each tool."""
 
     def __init__(self, predicate: Filter) -> None:
         self._predicate = predicate
@@ -506,12 +508,12 @@ class DynamicToolset(Toolset):
         self._made: dict[str, Toolset | None] = {}
 
     @property
-    def known(self) -> Known:
-        """`Known.NOW` if the factory returned a source for this run, else `Known.NOTHING`."""
+    def known(self) -> Completeness:
+        """`Completeness.NOW` if the factory returned a source for this run, else `Completeness.NOTHING`."""
         run = current_run()
         if run is not None and self._made.get(run.context.run_id) is not None:
-            return Known.NOW
-        return Known.NOTHING
+            return Completeness.NOW
+        return Completeness.NOTHING
 
     async def tools(self) -> list[Tool]:
         """Return the tools of the factory for the current run. Raises `ConfigError` with the error of the factory."""
@@ -544,7 +546,7 @@ class DynamicToolset(Toolset):
         return toolset
 
     def _of_list(self, source: Sequence[FunctionLike | Tool]) -> Toolset:
-        """Return the recent toolset of the very same functions and tools, made for any caller; else a new one."""
+        """Return the cached toolset of the same functions and tools, if there is one, else a new one."""
         for given, toolset in self._lists:
             if len(given) == len(source) and all(map(is_, given, source)):
                 return toolset

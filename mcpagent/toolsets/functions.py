@@ -25,7 +25,7 @@ from mcpagent.run.agent_run import RunContext, run_context
 from mcpagent.tool_search.unique_names import expect_legal_name
 from mcpagent.toolsets.function_results import first_items, tool_output
 from mcpagent.toolsets.listed_tools import listed_place, put_together, with_approval
-from mcpagent.toolsets.unmatched_names import Known
+from mcpagent.toolsets.unmatched_names import Completeness
 from mcpagent.utilities.json_schema.parts import untitled
 from mcpagent.utilities.python.argument_checks import (
     checked,
@@ -303,7 +303,7 @@ class FunctionToolset(Toolset):
     that comes twice.
     """
 
-    known = Known.ALL
+    known = Completeness.ALL
 
     @checked()
     def __init__(

@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from mcpagent.mcp.all_servers import McpServers
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.permissions.decision import entry_rules
 from mcpagent.run.validation import verdict_beside
 from mcpagent.tool_search.search_tools import MAX_INSTRUCTIONS
@@ -29,7 +29,7 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import Tool, ToolOutput
 
 _NAME = 1_280
-"""Characters of a name that are read, to show a hundred."""
+"""Maximum number of characters of a name that are read before it is truncated to a hundred."""
 
 MAX_NAMED = 20
 """Prompts or resources that a description names; it counts the rest."""

@@ -6,7 +6,7 @@ from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.run.agent_run import current_run
-from mcpagent.toolsets.unmatched_names import Known
+from mcpagent.toolsets.unmatched_names import Completeness
 from mcpagent.values.events import ServersAwaited, log_warnings
 from mcpagent.values.tools import Tool
 
@@ -26,11 +26,11 @@ class ServerSource:
         self._left: list[Tool] = []
 
     @property
-    def known(self) -> Known:
+    def known(self) -> Completeness:
         """All of its tools once it has connected, nothing before."""
         if self._servers is not None and self._servers.toolsets:
-            return Known.ALL
-        return Known.NOTHING
+            return Completeness.ALL
+        return Completeness.NOTHING
 
     async def tools(self) -> list[Tool]:
         """Return the tools that the server lists now, or listed last. A question waits for a connecting server."""

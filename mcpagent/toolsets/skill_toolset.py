@@ -20,7 +20,7 @@ from mcpagent.skills.finding_skills import find_skills, first_of_each_name
 from mcpagent.skills.skill_folders import SKILL_FILE, Skill, SkillError
 from mcpagent.skills.skill_scripts import run_script, script_words, scripts_of
 from mcpagent.toolsets.sources import AnyTools
-from mcpagent.toolsets.unmatched_names import Known
+from mcpagent.toolsets.unmatched_names import Completeness
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.for_model import fenced, for_model, line_for_model, spelled
 from mcpagent.values.approval import Rule
@@ -64,11 +64,11 @@ class SkillsToolset(Toolset):
         self._tools: list[Tool] | None = None
 
     @property
-    def known(self) -> Known:
+    def known(self) -> Completeness:
         """All skills once they are read."""
         if self._tools is None:
-            return Known.NOTHING
-        return Known.ALL
+            return Completeness.NOTHING
+        return Completeness.ALL
 
     async def tools(self) -> list[Tool]:
         """Return a tool for each skill, and one that runs scripts if there are any."""
@@ -265,7 +265,7 @@ def _script_tool(skills: dict[str, Skill]) -> Tool:
         )
 
     def asks(tool: ToolDefinition, arguments: dict[str, Any]) -> ToolDefinition:
-        """Return the definition with the very words that would run: an approval is bound to them and to the file."""
+        """Return the definition with the exact command of the script: an approval covers this command and the file."""
         try:
             skill, script, words = _script_call(skills, arguments)
             command = shlex.join(script_words(skill, script, words))

@@ -39,7 +39,7 @@ from mcpagent.toolsets.listed_tools import (
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.toolsets.selection import Selection
 from mcpagent.toolsets.unmatched_names import (
-    Known,
+    Completeness,
     unknown_name_line,
     unknown_names,
 )
@@ -51,8 +51,8 @@ from mcpagent.values.messages import ToolDefinition, ToolKey
 from mcpagent.values.tools import Tool, usable_tool
 
 if TYPE_CHECKING:
-    from mcpagent.mcp.link import ServerLink
     from mcpagent.mcp.lists.server_lists import ToolsDifference
+    from mcpagent.mcp.server_link import ServerLink
     from mcpagent.mcp.server_status import ServerStatus
 
 _K = TypeVar("_K")
@@ -489,7 +489,9 @@ class ToolSources:
     def is_listed(self) -> bool:
         """True if every server works and has listed its tools, and no toolset has others in a run."""
         states = [status.state for status in self.statuses.values()]
-        is_complete = all(known_of(toolset) is Known.ALL for toolset in self._toolsets)
+        is_complete = all(
+            known_of(toolset) is Completeness.ALL for toolset in self._toolsets
+        )
         return is_complete and all(state in ("ready", "cached") for state in states)
 
     @property

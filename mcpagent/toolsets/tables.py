@@ -51,7 +51,7 @@ def _qualified(kind: type) -> tuple[str, str]:
 
 def _pandas_frame(frame: Any) -> Table:
     index = frame.index
-    # A plain count of rows says nothing; names, dates and the groups of a groupby are data.
+    # A plain row number carries no information; names, dates and the groups of a groupby are data.
     shows_index = (
         index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
     )

@@ -15,7 +15,7 @@ from mcpagent.values.tools import Tool
 logger = logging.getLogger("mcpagent")
 
 
-class Known(IntEnum):
+class Completeness(IntEnum):
     """Completeness of a source's tool list: nothing yet, the tools of this run, all it will ever have."""
 
     NOTHING = 0
@@ -52,17 +52,17 @@ class NamedTools:
         self._is_error = is_error
         self._reported: set[str] = set()
 
-    def check(self, tools: Sequence[Tool], known: Known) -> None:
+    def check(self, tools: Sequence[Tool], known: Completeness) -> None:
         """Raise `ConfigError` or warn for names that no tool has."""
         unknown = [
             name
             for name in unknown_names(tools, self._names)
             if name not in self._reported
         ]
-        if not unknown or not tools or known is Known.NOTHING:
+        if not unknown or not tools or known is Completeness.NOTHING:
             return
         is_starting = not run_context().run_id
-        if is_starting and known is not Known.ALL:
+        if is_starting and known is not Completeness.ALL:
             return
         lines = [f"{self._place}: {unknown_name_line(tools, name)}" for name in unknown]
         if is_starting and self._is_error:

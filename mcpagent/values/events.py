@@ -98,7 +98,7 @@ class ServerLogged:
 
 @dataclass(frozen=True, slots=True)
 class ResourceUpdated:
-    """A resource that was subscribed to is no longer what it was when it was read."""
+    """A subscribed resource has changed since it was read."""
 
     server: str
     uri: str

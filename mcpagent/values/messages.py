@@ -135,7 +135,7 @@ class ResourceRequest(ToolDefinition):
 
     @property
     def kind(self) -> RequestKind:
-        """A resource."""
+        """Return "resource", for each request."""
         return "resource"
 
 
@@ -482,7 +482,7 @@ class Origin:
     """The model that wrote an answer, and its address: parts other than text and calls can only be read there.
 
     `address` is host, port and path of the API, `provider` its name for people; "" if a field is unknown, as in
-    histories from elsewhere. `models/provenance.py` decides which parts another model may receive.
+    histories from elsewhere. `models/sendable_history.py` decides which parts another model may receive.
     """
 
     provider: str

@@ -409,7 +409,7 @@ class FeatureRegistry:
 
 
 features = FeatureRegistry()
-"""The process's own registry: toolsets declare what they need here."""
+"""The registry of this process, in which toolsets declare the state that they need."""
 
 
 def prepare_context(

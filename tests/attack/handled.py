@@ -23,7 +23,7 @@ from typing import Any
 from mcpagent import Agent, ScriptedModel, ToolCall
 from mcpagent.config import ServerConfig
 from mcpagent.errors import McpAgentError
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.run.validation import verdict_beside
 from mcpagent.search import ToolIndex
 from mcpagent.values.messages import Text, ToolDefinition

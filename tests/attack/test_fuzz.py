@@ -35,9 +35,9 @@ from mcpagent.config import load_servers
 from mcpagent.errors import McpAgentError
 from mcpagent.mcp.transports.bytes_to_messages import FLOOD_BYTES, InvalidOutput, MessageReader, decode
 from mcpagent.models.base import ModelRequest
-from mcpagent.models.foreign_histories import read_history
+from mcpagent.models.imported_histories import read_history
 from mcpagent.run.validation import verdict
-from tests.models.test_foreign_histories import MODELS
+from tests.models.test_imported_histories import MODELS
 from tests.speed import within
 
 pytestmark = [pytest.mark.attack, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -8,7 +8,7 @@ import pytest
 
 from mcpagent import Agent, RunOptions
 from mcpagent.demo import DemoToolError
-from mcpagent.demo.many_tools import THEMES, NarrowTool, catalog_config
+from mcpagent.demo.many_tools import THEMES, GeneratedTool, catalog_config
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
 from mcpagent.run.validation import argument_problem
@@ -17,7 +17,7 @@ from tests.tables import each_row
 ARGUMENTS = {"value": 3, "city": "Tokyo"}
 
 
-def tools(theme: str) -> list[NarrowTool]:
+def tools(theme: str) -> list[GeneratedTool]:
     return list(THEMES[theme][0]())
 
 

@@ -17,8 +17,8 @@ from mcpagent.config import ServerConfig, load_servers
 from mcpagent.errors import ServerError
 from mcpagent.mcp.callbacks import ASKED_PER_MINUTE
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.prompts_and_resources import complete
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.server_notifications import KEPT_LOG_LINES, LOG_EVENTS_A_SECOND, NotificationLimiter, ServerNews
 from mcpagent.values.events import Event, ResourceUpdated, ServerLogged
 from mcpagent.values.messages import Text

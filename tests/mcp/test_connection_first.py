@@ -32,7 +32,7 @@ SERVER, LOG, FOLDER = sys.argv[1:]
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 
 config = ServerConfig(name="first", command=sys.executable, args=(SERVER, "ok", "--log", LOG))

@@ -18,7 +18,7 @@ from mcpagent.mcp.connection import (
     McpConnection,
     silence_of,
 )
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.server_notifications import ServerNews
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.utilities.text.secrets import Secret

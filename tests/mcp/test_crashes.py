@@ -9,7 +9,7 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.crashes import MOST_CRASHES, OPEN_SECONDS, WINDOW_SECONDS, CrashLog
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from tests.servers.leftovers import nothing_left
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"

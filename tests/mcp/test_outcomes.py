@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from mcp_types import JSONRPCError
 
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, TransportName, outcome_of
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.transports.bytes_to_messages import decode
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import ToolOutput

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.messages import Text
 from tests.servers.faulty_http import faulty_http
 from tests.servers.leftovers import nothing_left

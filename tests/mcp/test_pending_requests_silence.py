@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once

@@ -17,8 +17,8 @@ from starlette.routing import Route
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.events import Event, ToolProgress
 from mcpagent.values.messages import Text
 from tests.servers.everyday import serving

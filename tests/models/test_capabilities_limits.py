@@ -17,7 +17,7 @@ from mcpagent.models.base import Model, ToolLimits, tool_limits
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.endpoints.endpoint import endpoint_of
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
-from mcpagent.models.provenance import address_of
+from mcpagent.models.sendable_history import address_of
 from mcpagent.values.events import ignore
 from mcpagent.values.messages import Origin, user_message
 from tests.tables import each_row

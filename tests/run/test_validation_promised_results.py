@@ -14,9 +14,9 @@ import pytest
 
 from mcpagent import Agent
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore, ToolChange
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.models import ScriptedModel
 from mcpagent.run.validation import fitted, held_to_promise
 from mcpagent.values.messages import Text, ToolCall, ToolResult

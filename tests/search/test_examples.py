@@ -27,7 +27,7 @@ from mcpagent.search.examples import (
     signature_key,
     write_examples,
 )
-from mcpagent.search.shared import SharedIndex
+from mcpagent.search.shared_index import SharedIndex
 from mcpagent.values.messages import Text, ToolCall, ToolDefinition
 from tests.tables import each_row
 

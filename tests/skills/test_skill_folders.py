@@ -137,7 +137,7 @@ def test_a_link_inside_of_the_folder_is_a_file(tmp_path: Path) -> None:
     assert read_skill(folder).content("again.md") == b"the fields\n"
 
 
-def test_only_listed_and_unchanged_files_are_read(tmp_path: Path) -> None:
+def test_t30_only_listed_and_unchanged_files_are_read(tmp_path: Path) -> None:
     folder = pdf_forms(tmp_path)
     (folder / "scripts" / "__pycache__").mkdir()
     (folder / "scripts" / "__pycache__" / "fill.pyc").touch()

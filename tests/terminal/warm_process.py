@@ -49,7 +49,7 @@ LOADED_LATE = (
     "mcpagent.models.answer_size",
     "mcpagent.offline.turn",
     "mcpagent.models.openai",
-    "mcpagent.search.shared",
+    "mcpagent.search.shared_index",
     "mcpagent.search.index_cache",
     "mcpagent.journal.sessions.sqlite",
     "mcpagent.utilities.json_schema.misfits",

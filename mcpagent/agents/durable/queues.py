@@ -37,7 +37,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
-"""The name of a queue without runs, which announces that a process serves a model."""
+"""The name of an empty queue. A process registers it to announce that it works on the runs of a model."""
 
 POLL_SECONDS = 0.2
 WAITING_POLL_SECONDS = 2.0

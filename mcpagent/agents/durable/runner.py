@@ -37,7 +37,7 @@ FIRST_LOOK_SECONDS = 0.1
 """Delay before a waiting run's first check, and after another run of this process has ended."""
 
 TOLD_SECONDS = 600.0
-"""If a run has waited this long for a session that another process holds, such as a chat, the worker reports it."""
+"""After this wait for a session that another process holds, such as a chat, the worker reports it."""
 
 MAX_OPEN = 32
 """Sessions that a worker keeps in memory between their runs: reading a long one takes more than answering in it."""

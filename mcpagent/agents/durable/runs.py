@@ -237,7 +237,7 @@ class DurableRuns:
         digest = hashlib.sha256(written_json(request.to_json()).encode()).hexdigest()[
             :32
         ]
-        # What failed, or answered the same call before the conversation was taken back, is not what is answered now.
+        # A run that failed, or that answered the same call before a rewind, is not the run of this answer.
         for number in count(1):
             run = DurableRun(self, f"answer-{digest}-{number}", session)
             if await _found(run.id) is not None:
@@ -433,7 +433,7 @@ class DurableRuns:
                 await asyncio.wait({looking})
                 with suppress(
                     Exception
-                ):  # the database may be what is gone; others see that this process is
+                ):  # the database may be down; others notice that this process has ended
                     await queue.stand_up(me)
             await runner.end(stop_seconds)
             await asyncio.to_thread(DBOS.destroy)
@@ -474,7 +474,7 @@ async def _workflow(data: str) -> None:
 
 
 async def _found(run: str) -> WorkflowStatus | None:
-    """Return what the engine knows of a run; None if it knows no such run."""
+    """Return the engine's record of a run; None if there is none."""
     from dbos import DBOS
 
     return await DBOS.get_workflow_status_async(run)

@@ -53,7 +53,7 @@ _ONE_WORD = re.compile(r"[^\W\d_]{3,}[.!]?")
 _REFUSALS = frozenset(("nope", "stop", "never", "don't", "dont", "cancel", "deny"))
 MAX_ROWS = 30
 MOST_KEPT = 2_000
-"""Characters of arguments for which "always with these arguments" makes sense: no one reads more of them twice."""
+"""Maximum length of arguments with the answer "always with these arguments": no user reads longer ones twice."""
 
 ReadLine: TypeAlias = Callable[[str, str], Awaitable[str]]
 """`await read(question, default)`; raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C."""

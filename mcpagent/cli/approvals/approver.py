@@ -20,11 +20,12 @@ from mcpagent.values.approval import CallAnswer, PendingCall
 from mcpagent.values.messages import ToolDefinition
 
 Scope: TypeAlias = Literal["once", "session", "tool", "call", "reads", "server", "no"]
-"""How far an answer reaches: "session" is the tool (or prompt, or resource) until the program ends; "tool", "call"
-(this tool with exactly these arguments), "reads" and "server" are for good."""
+"""The reach of an answer. "once": this call. "session": the tool, prompt or resource until the program ends. The others
+have no end: "tool", "call" (the tool with exactly these arguments), "reads" and "server"."""
 
 MAX_FLAG = 2_000
-"""Characters of a rule that is proposed; it is never cut, since it would name something else."""
+"""Maximum length of a proposed rule; a longer one is not proposed, because a truncated rule would name something else.
+"""
 
 NOBODY = "no one can be asked here"
 _NOT_ALLOWED = "the rules of this run do not allow it"
@@ -42,7 +43,8 @@ class Reply:
 Ask: TypeAlias = Callable[
     [PendingCall, str, ToolDefinition | None, Decision | None], Awaitable[Reply]
 ]
-"""Asks somebody about one call of the tool with this label, because of this decision."""
+"""Callback that asks the user about one call. Args: the call, the tool's label, and the decision that requires the
+question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ class Approver:
         """Return the answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
         call = self._asked_about.pop(request.fingerprint, None)
         if call is not None and decide(call, self.rules).verdict == "allow":
-            return request.approve()  # the user said "always" while this one waited
+            # The user answered "always" while this call waited.
+            return request.approve()
         return await self._answered(request, call)
 
     async def again(self, request: PendingCall, call: CallFacts | None) -> CallAnswer:

@@ -18,7 +18,12 @@ from mcpagent.cli.common.exit_codes import ExitCode
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, open_terminal
-from mcpagent.config.secret_store import Kept, SecretStore, is_key_name, key_store
+from mcpagent.config.secret_store import (
+    SecretStore,
+    StoredSecret,
+    is_key_name,
+    key_store,
+)
 from mcpagent.errors import InputError
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide
@@ -26,7 +31,7 @@ from mcpagent.utilities.text.secrets import hide
 MAX_KEY_CHARACTERS = 65_536
 
 ReadHidden = Callable[[str], str]
-"""Asks for one line that is not shown as it is typed."""
+"""Callback that reads one line without an echo."""
 
 
 def set_key(
@@ -79,7 +84,7 @@ def keep_secret(
     return f"${{keyring:{name}}}"
 
 
-def place_of_secret(kept: Kept) -> str:
+def place_of_secret(kept: StoredSecret) -> str:
     """Return `the system keyring`, or the file and the reason for it."""
     if kept.place == "keyring":
         return "the system keyring"

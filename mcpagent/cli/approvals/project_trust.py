@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from mcpagent.cli.screen.terminal import Terminal
 
 AskLines: TypeAlias = Callable[[Sequence[Description], Path], Answer]
-"""Shows descriptions, with paths as they are written from a folder, and asks about all of them at once."""
+"""Callback that shows descriptions, with paths relative to a folder, and asks about all of them at once."""
 
 UNKNOWN_CHANGES = "git cannot tell what others changed since you agreed"
 ALLOW_IT = "allow it: --trust-project, or say yes in mcpagent chat"
-"""The fix if nobody could be asked."""
+"""The fix if no user could be asked."""
 
 ASKED_AGAIN = "the next start asks again"
 """The same for a user who was asked and did not agree."""

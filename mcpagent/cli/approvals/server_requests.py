@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_LINES = 12
 MAX_WORDS = 20_000
-"""Characters that somebody can be expected to read before a yes; what is longer is declined."""
+"""Most characters of a request that a user can be expected to read; a longer request is declined."""
 MAX_ADDRESS = 2_048
 MAX_HOST = 253  # RFC 1035, as text
 MAX_TEMPERATURE = 2  # what OpenAI takes, the most of all
 MAX_OUTPUT_TOKENS = 4_096
-"""Of one answer for a server, however many it asks for."""
+"""Most output tokens of one answer for a server, even if it requests more."""
 
 
 class ServerRequests:
@@ -217,7 +217,7 @@ class ServerRequests:
         return True
 
     def _head(self, server: str, what: str, message: str) -> list[Text]:
-        """Print the server's name and request, then its own text after a bar, so that it cannot imitate ours.
+        """Print the server's name and request, then its own text after a bar, so that it cannot imitate mcpagent.
 
         Returns all rows of that text if some were omitted, else an empty list.
         """
@@ -314,7 +314,7 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
 
 
 def _words_of(block: dict[str, Any]) -> str:
-    """Return a block's text, or what was left out: the model must not answer as if nothing else had been sent."""
+    """Return a block's text, or a note about an omitted block, so that the model knows that it exists."""
     kind = str(block.get("type", "text"))
     if kind == "text":
         return str(block.get("text", ""))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcpagent.permissions.trust.trust_store import StoredConsent
 
 MOST_FILES = 100
-"""Changed files that `trust show` names."""
+"""Maximum number of changed files that `trust show` names."""
 
 
 def list_consents(options: Options) -> ExitCode:

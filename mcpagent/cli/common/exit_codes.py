@@ -79,7 +79,7 @@ _ERRORS: Mapping[type[BaseException], tuple[str, ExitCode]] = {
     BrokenPipeError: ("internal", ExitCode.BROKEN_PIPE),
     BaseException: ("internal", ExitCode.ERROR),
 }
-"""The first that fits an error: its name in JSON documents, and the exit code."""
+"""By type of exception, the first match counts: its name in JSON documents, and the exit code."""
 
 ERROR_KINDS = tuple(dict.fromkeys(kind for kind, _ in _ERRORS.values()))
 
@@ -161,7 +161,7 @@ async def _ended_by_signals(main: Coroutine[Any, Any, Result]) -> Result:
         for descriptor in terminals:
             if not os.isatty(
                 descriptor
-            ):  # its window was closed: what is still written goes nowhere
+            ):  # its terminal is closed, so further output has no destination
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         task.cancel()
 

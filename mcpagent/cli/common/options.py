@@ -32,46 +32,46 @@ PLAIN: dict[str, Any] = {
         "max_content_width": 100,
     },
 }
-"""For every `typer.Typer`: no markup, no boxes, no tracebacks of its own; help pages of at most 100 columns."""
+"""Arguments of every `typer.Typer`: no markup, no boxes, no tracebacks by typer; help pages of at most 100 columns."""
 
 SETTING = "--set "
-"""The beginning of the name of an option that only `--set NAME=VALUE` sets."""
+"""The prefix of the name of an option without a flag."""
 
 LARGEST = 10**12
 """The largest number that an option accepts. Help pages show it."""
 
 
 ToolSearchMode: TypeAlias = Literal["auto", "on", "off"]
-"""When tools are searched for instead of all being offered."""
+"""When tool search is on."""
 
 SearchStrategy: TypeAlias = Literal[
     "auto", "bm25", "hybrid", "sentences", "multilingual", "regex"
 ]
-"""How tool search ranks: see `mcpagent.ToolSearch.strategy`."""
+"""The ranking of tool search: see `mcpagent.ToolSearch.strategy`."""
 
 ModelSize: TypeAlias = Literal["small", "large"]
 ApproveMode: TypeAlias = Literal["ask", "safe", "all", "none"]
-"""What becomes of calls that no rule decides: see `mcpagent.cli.approvals.approver`."""
+"""The default decision on calls that no rule matches: see `mcpagent.cli.approvals.approver`."""
 
 WriteScope: TypeAlias = Literal["user", "project"]
-"""Whose file is changed: the user's own `mcp.json`, or the project's `.mcp.json`."""
+"""The file to change: the user's own `mcp.json`, or the project's `.mcp.json`."""
 
 Client: TypeAlias = Literal[
     "claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "goose"
 ]
-"""Other MCP clients whose servers `mcp import` can take over, in the order in which a name is looked for."""
+"""MCP clients from which `mcp import` imports servers, in the order in which a name is searched."""
 
 TokensBy: TypeAlias = Literal["server", "tool"]
-"""What `tools tokens` sums up."""
+"""The grouping of `tools tokens`."""
 
 Shell: TypeAlias = Literal["bash", "zsh", "fish", "pwsh"]
-"""Shells that a completion script is written for."""
+"""Shells with a completion script."""
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
-"""What stdout holds: the answer, one document, or one document per event."""
+"""The format of stdout: the answer as text, one JSON document, or one JSON document per event."""
 
 ColorMode: TypeAlias = Literal["auto", "always", "never"]
-"""When colours are used; auto: on a terminal that has them."""
+"""When to use colours; auto: on a terminal that supports them."""
 
 
 def one_of(choices: Any) -> str:
@@ -104,21 +104,22 @@ class Options:
         None,
         is_setting=True,
         metavar="LEVEL|TOKENS",
-        help="How much the model thinks: off, minimal, low, medium, high, xhigh, max, or the most tokens for it.",
+        help="The thinking effort: off, minimal, low, medium, high, xhigh, max, or a maximum number of tokens.",
     )
     profile: ModelSize | None = _option(
         None,
         is_setting=True,
         metavar="small|large",
-        help="Whether to work as suits a small model: it is given what its question finds, reads a short prompt and "
-        "calls what it sees. Default: by the model's window, its size, and its name where it runs on your own server.",
+        help="Settings for a small model: mcpagent prefetches tools for it and uses a short prompt. Default: by "
+        "the model's window and size, and for a server of your own by its name.",
     )
     set: tuple[str, ...] = _option(
         (),
         envvar=None,
         metavar="NAME=VALUE",
-        help="A setting of the model: temperature=0, top_p=.9, stop=END, seed=1, cache_ttl=1h, header.X-Name=v, ... "
-        "Repeatable. Behind a model's name it is for that one: -m 'NAME?temperature=0'. [MCPAGENT_SET]",
+        help="A setting of the model: temperature=0, top_p=.9, stop=END, seed=1, cache_ttl=1h, header.X-Name=v, "
+        "... Repeatable. After a model's name it applies to that model only: -m 'NAME?temperature=0'. "
+        "[MCPAGENT_SET]",
     )
     system: str = _option(
         "",
@@ -127,10 +128,10 @@ class Options:
         help="The model's instructions, in place of the built-in ones and those of a card.",
     )
     append_system: str = _option(
-        "", metavar="TEXT", help="Instructions that are added to the others."
+        "", metavar="TEXT", help="Instructions in addition to the others."
     )
     instruction: Path | None = _option(
-        None, metavar="FILE", help="The same as --system with the text of a file."
+        None, metavar="FILE", help="Like --system, with the text of a file."
     )
     card: Path | None = _option(
         None,
@@ -140,14 +141,14 @@ class Options:
     config: tuple[Path, ...] = _option(
         (),
         metavar="FILE",
-        help="Servers to use (mcpServers JSON) instead of those found in .mcp.json or mcp_servers.json from here up to "
-        "the git root and in the user's mcp.json. Repeatable.",
+        help="A file of servers (mcpServers JSON). It replaces .mcp.json and mcp_servers.json of the folders up to "
+        "the git root, and the user's mcp.json. Repeatable.",
     )
     server: tuple[str, ...] = _option(
         (),
         envvar=None,
         metavar="NAME='COMMAND'|NAME=URL",
-        help="One more server: a command that is started, or an address. Repeatable. [MCPAGENT_SERVER]",
+        help="One more server: a command to start, or an address. Repeatable. [MCPAGENT_SERVER]",
     )
     openapi: tuple[str, ...] = _option(
         (),
@@ -160,14 +161,14 @@ class Options:
     )
     code: bool = _option(
         False,
-        help="Code mode: the model calls the tools it finds as functions in Python programs, which run in a sandbox "
-        "and are checked before; needs mcpagent[code].",
+        help="Code mode: the model calls found tools as functions in Python programs, which are type-checked and "
+        "run in a sandbox; needs mcpagent[code].",
     )
     search_strategy: SearchStrategy = _option(
         "auto",
         is_setting=True,
-        help="How a search ranks: by words (bm25), with word vectors besides (hybrid), with an English sentence "
-        "encoder (sentences), in 16 languages (multilingual), or regex; auto: the best that is installed.",
+        help="The ranking: words (bm25), words and word vectors (hybrid), an English sentence encoder (sentences), "
+        "an encoder for 16 languages (multilingual), or regex; auto: the best installed one.",
     )
     always_load: tuple[str, ...] = _option(
         (),
@@ -186,41 +187,43 @@ class Options:
     learn: bool = _option(
         False,
         is_setting=True,
-        help="Keep what was searched, added and called on this machine, and rank by it; see mcpagent tools learned.",
+        help="Record searches, added tools and calls on this machine, and rank by them; see mcpagent tools "
+        "learned.",
     )
     approve: ApproveMode = _option(
         "ask",
-        help="Calls that no rule decides: ask about them (deny them if nobody can be asked), safe: deny them, all: run "
-        "them. Tools that only read run in ask and safe, of servers that you trust. none: deny also these.",
+        help="Calls without a matching rule. ask: ask about them, or deny them without a terminal. safe: deny "
+        "them. all: run them. In ask and safe, tools that only read run if you trust their server. none: deny "
+        "these too.",
     )
     allow: tuple[str, ...] = _option(
         (),
         metavar="SERVER.TOOL",
-        help="Run these without asking: 'github.get_*' are tools, @github:URI is a resource, /github:NAME a prompt, "
-        "'github.*' all of the server. Repeatable.",
+        help="Run these without asking: 'github.get_*' are tools, @github:URI is a resource, /github:NAME a "
+        "prompt, 'github.*' all of the server. Repeatable.",
     )
     deny: tuple[str, ...] = _option(
         (),
         metavar="SERVER.TOOL",
-        help="Never run these, whatever else is said, nor what is spelled alike. A name alone is for every server. "
-        "Repeatable.",
+        help="Deny these, regardless of other rules, and names with a similar spelling. A name without a server "
+        "applies to every server. Repeatable.",
     )
     denied_ok: bool = _option(
         False, is_setting=True, help="Exit code 0, not 6, when a call was denied."
     )
     trust_changes: bool = _option(
         False,
-        help="Call tools also if their server changed what it says about them since they were first used.",
+        help="Call tools even if their server changed their definition since the first use.",
     )
     trust_project: bool = _option(
         False,
-        help="Use what the project's .mcp.json, its .mcpagent.toml or a card asks for without a question; else each "
-        "needs your consent once.",
+        help="Consent to the files of the project and to cards, without a question. Otherwise each needs your "
+        "consent once.",
     )
     refresh: bool = _option(
         False,
         envvar=None,
-        help="Ask the servers again; else lists of the last seven days are read from the cache.",
+        help="Read the lists from the servers, not from the cache, which has lists of the last seven days.",
     )
     max_turns: int | None = _option(
         None,
@@ -228,7 +231,8 @@ class Options:
         metavar="N",
         min=1,
         max=LARGEST,
-        help="Answers of the model per question; then one last answer without tools, and exit code 7.",
+        help="Maximum number of answers of the model per question. Then the model answers once more without tools; "
+        "exit code 7.",
     )
     max_calls: int | None = _option(
         None,
@@ -236,7 +240,8 @@ class Options:
         metavar="N",
         min=1,
         max=LARGEST,
-        help="Calls of tools per question, of search_tools and the like not; then one last answer, and exit code 7.",
+        help="Maximum number of tool calls per question, without search_tools and similar. Then the model answers "
+        "once more without tools; exit code 7.",
     )
     context_window: int | None = _option(
         None,
@@ -244,8 +249,8 @@ class Options:
         metavar="TOKENS",
         min=1_000,
         max=LARGEST,
-        help="What the model takes, where it is not known or is to be less: from 80 % of it on, a conversation is made "
-        "shorter.",
+        help="The context window of the model in tokens, if it is unknown or should be smaller. From 80 % of it "
+        "on, the conversation is compacted.",
     )
     large_result_tokens: int | None = _option(
         None,
@@ -254,7 +259,7 @@ class Options:
         metavar="TOKENS",
         min=0,
         max=LARGEST,
-        help="A tool's result of more is kept beside the conversation, and read by the model in pieces; 0: never.",
+        help="A larger tool result is offloaded, and the model reads it in parts; 0: never.",
     )
     max_tokens: int | None = _option(
         None,
@@ -262,15 +267,15 @@ class Options:
         metavar="N",
         min=1,
         max=LARGEST,
-        help="No further request or call once the answer took so many tokens, in and out; what there is is the answer, "
-        "and exit code 7.",
+        help="Maximum number of input and output tokens per question. Then the run ends with the text so far; exit "
+        "code 7.",
     )
     max_cost: float | None = _option(
         None,
         metavar="DOLLARS",
         min=0,
         max=LARGEST,
-        help="The same once the answer cost so much (US).",
+        help="Maximum cost per question in US dollars; otherwise like max_tokens.",
     )
     max_seconds: float | None = _option(
         None,
@@ -278,13 +283,14 @@ class Options:
         metavar="SECONDS",
         min=0.1,
         max=LARGEST,
-        help="The same after so many seconds, without those in which you are asked; what is under way is cut off. With "
-        "--timeout there is no answer.",
+        help="Maximum time per question in seconds, without the time in which you are asked. Then the active "
+        "request or call is cancelled. With --timeout there is no answer.",
     )
     json_schema: Path | None = _option(
         None,
         metavar="FILE",
-        help="The answer is one JSON document that fits this JSON Schema; one that does not is asked for once more.",
+        help="The answer is one JSON document that matches this JSON Schema. If it does not match, the model is "
+        "asked once more.",
     )
     dry_run: bool = _option(
         False,
@@ -293,50 +299,51 @@ class Options:
     record: Path | None = _option(
         None,
         metavar="FILE",
-        help="Write down what the model is sent and says and what the tools give, without secrets; for --replay.",
+        help="Record requests, answers and results of calls in a file, without known secrets; for --replay.",
     )
     replay: Path | None = _option(
         None,
         metavar="FILE",
-        help="Take all answers of the model and the tools from a recording: no network, no key, no server.",
+        help="Replay a recording instead of using a model and tools: no network, no key, no server.",
     )
     sessions: bool = _option(
         True,
         named=" /--no-session",
-        help="Keep nothing of this chat; else it is kept, for --continue and --resume.",
+        help="Do not store this chat. Otherwise it is stored, for --continue and --resume.",
     )
     session_db: str | None = _option(
         None,
         is_setting=True,
         metavar="FILE|postgresql://...",
-        help="Where conversations are kept. Default: sessions.db in your data folder, see mcpagent config path.",
+        help="The store of conversations. Default: sessions.db in your data folder, see mcpagent config path.",
     )
     continue_last: bool = _option(
         False,
         "-c",
         named="--continue",
         envvar=None,
-        help="Go on with the conversation that was last used in this folder.",
+        help="Continue the last used conversation of this folder.",
     )
     resume: str | None = _option(
         None,
         "-r",
         envvar=None,
         metavar="[ID|WORDS]",
-        help="Go on with a kept conversation: its id, its beginning, or words of it; else you choose from a list.",
+        help="Continue a stored conversation: its ID, the beginning of the ID, or words of it. Without a value you "
+        "choose from a list.",
     )
     session: str | None = _option(
         None,
         envvar=None,
         metavar="ID",
-        help="Go on with the conversation of this id, and keep it; one that is not there begins.",
+        help="Continue the conversation with this ID, or begin one with it.",
     )
     timeout: float | None = _option(
         None,
         metavar="SECONDS",
         min=0.1,
         max=LARGEST,
-        help="Stop after so many seconds, with exit code 124; in chat, for each question.",
+        help="Stop after this many seconds, with exit code 124; in chat, for each question.",
     )
     server_wait: float = _option(
         30.0,
@@ -344,18 +351,19 @@ class Options:
         metavar="SECONDS",
         min=0,
         max=LARGEST,
-        help="How long a question, or doctor, waits for servers that are still connecting; then they are left out.",
+        help="How long a question, or doctor, waits for servers that are still connecting. Then it continues "
+        "without them.",
     )
-    output: OutputFormat = _option("text", "-o", help="What stdout holds.")
+    output: OutputFormat = _option("text", "-o", help="The format of stdout.")
     no_stream: bool = _option(
-        False, help="Write the answer when it is complete, not as it arrives."
+        False, help="Print the answer when it is complete, not as it arrives."
     )
-    quiet: bool = _option(False, "-q", help="On stderr only what went wrong.")
+    quiet: bool = _option(False, "-q", help="Print only problems on stderr.")
     verbose: bool = _option(
         False, "-v", help="Report every step on stderr, also in a pipe."
     )
     debug: bool = _option(
-        False, help="Tracebacks and the log of the libraries on stderr."
+        False, help="Print tracebacks and the log of libraries on stderr."
     )
     color: ColorMode = _option(
         "auto", help="Default: on a terminal, unless NO_COLOR is set or TERM is dumb."
@@ -364,7 +372,7 @@ class Options:
         "",
         is_setting=True,
         metavar="COMMAND",
-        help="A command that makes the status line: it gets JSON on stdin and prints one line.",
+        help="A command for the status line: it gets JSON on stdin and prints one line.",
     )
     at_once: int = _option(
         10,
@@ -372,7 +380,7 @@ class Options:
         metavar="N",
         min=1,
         max=LARGEST,
-        help="Runs of a worker at the same time, of all.",
+        help="Maximum number of runs at the same time, for all workers together.",
     )
     per_user: int | None = _option(
         None,
@@ -380,7 +388,7 @@ class Options:
         metavar="N",
         min=1,
         max=LARGEST,
-        help="Of those, one user's.",
+        help="Maximum number of runs of one user at the same time.",
     )
     per_minute: int | None = _option(
         None,
@@ -388,7 +396,7 @@ class Options:
         metavar="N",
         min=1,
         max=LARGEST,
-        help="Runs that begin in a minute.",
+        help="Maximum number of runs that begin in a minute.",
     )
     client_id: str | None = _option(
         None,
@@ -415,7 +423,7 @@ class Options:
     model_file: Path | None = None
     """The settings of a project that chose `model`."""
     own_model: str | None = None
-    """The model of the user's own settings, where a project's chose another one."""
+    """The model of the user's own settings, if a project's settings override it."""
 
 
 _FIELDS = {item.name: item for item in fields(Options)}
@@ -444,22 +452,22 @@ SHARED: Mapping[str, Any] = {
     **dict(_declarations()),
     "yes": Annotated[
         bool,
-        typer.Option("--yes", envvar="MCPAGENT_YES", help="The same as --approve all."),
+        typer.Option("--yes", envvar="MCPAGENT_YES", help="Like --approve all."),
     ],
     "json": Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout.")
+        bool, typer.Option("--json", help="Print one JSON document on stdout.")
     ],
 }
-"""Each shared option's declaration, by the field of `Options` that it sets; `yes` and `json` are short for others."""
+"""Declarations of the shared options by the field of `Options`; `yes` and `json` are short forms of others."""
 
 QUIET = ("debug", "color")
-"""For a command that says little."""
+"""Options of commands with little output."""
 
 REPORT = ("json", *QUIET)
-"""For a command that prints a report."""
+"""Options of a command that prints a report."""
 
 OF_SERVERS = ("config", "server", "openapi", "trust_project", "refresh", *REPORT)
-"""For a command that looks at the servers' tools."""
+"""Options of a command that lists the servers' tools."""
 
 CATALOGUE = (
     "card",
@@ -612,7 +620,7 @@ _SHORT = (
     ("json", "output", "json"),
     ("quiet", "verbose", False),
 )
-"""Each with the option that it says something of, and what."""
+"""Short options: name, the option that it sets, and the value."""
 
 
 def _without_contradictions(

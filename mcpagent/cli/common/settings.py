@@ -44,7 +44,7 @@ PROJECT_KEYS = LIMITS | {"model", "tool_search", "always_load", "deny"}
 ONE_RUN_ONLY = frozenset(
     {"config", "card", "record", "replay", "json_schema", "debug", "trust_project"}
 )
-"""Options that say something about one run, or that nobody should say once and for all."""
+"""Options of a single run, which a file must not set for all runs."""
 
 OWN_VARIABLES = frozenset(
     {
@@ -56,13 +56,13 @@ OWN_VARIABLES = frozenset(
         "MCPAGENT_CLIENT_SECRET",
     }
 )
-"""Variables that the program reads and that are no options."""
+"""Variables of the program that are not options."""
 
 LEAST_ALIKE = 0.9
-"""Likeness of two variables' names, as `difflib` measures it: the prefix alone gives 0.6."""
+"""Minimum similarity (`difflib`) of a suggested variable's name; the prefix alone gives 0.6."""
 
 APART = frozenset({"demo"})
-"""Commands that are the same for everybody."""
+"""Commands that ignore settings, because they must behave the same for all users."""
 
 MOST_KEYS = 1_000
 _KEY = re.compile(r"[\"']?([^\"'=.\]\s]+)")
@@ -81,8 +81,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The values that count, by name; the files they came from; what was left out, one line each. `own_model` is the
-    model of the user's own file. `written` are all usable values, as each file has them."""
+    """The effective values by name, the files they come from, and one line for each ignored value."""
 
     values: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     own_model: str = ""

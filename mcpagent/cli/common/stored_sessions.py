@@ -130,7 +130,7 @@ def session_to_ask(
 def last_here(
     options: Options, store: Sessions, tell: Callable[[str], None]
 ) -> str | None:
-    """Return the ID of the last conversation in this folder; None, with a notification, if there is none."""
+    """Return the ID of the last conversation in this folder; without one, return None and print a message."""
     found = []
     if is_begun(options):
         found = store.sessions(1, folder=options.folder)

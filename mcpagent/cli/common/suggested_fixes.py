@@ -47,7 +47,7 @@ LAUNCHERS: Mapping[str, str] = {
     "docker": "install Docker and start it",
     "podman": "install Podman",
 }
-"""How to get what starts servers."""
+"""How to install each program that starts servers."""
 
 
 def fix_for(

@@ -94,7 +94,7 @@ def make_agent(
                     text=_with_flags(event.text, is_card=options.card is not None),
                 )
             )
-        # That a project's servers are not trusted one line has said already.
+        # one line has already reported that the project's servers are not trusted
         elif not (
             isinstance(event, ServerFailed) and event.server in configuration.untrusted
         ):
@@ -130,9 +130,7 @@ def make_agent(
     is_search_chosen = options.tool_search != "auto"
     if options.replay is not None and not is_search_chosen:
         agent = agent_of("offline", **common)
-    elif (
-        configuration.team is not None
-    ):  # what was asked for goes before what a card says
+    elif configuration.team is not None:  # options take precedence over the card
         if chosen is not None:
             common["model"] = chosen
         if is_search_chosen or options.search_strategy != "auto":
@@ -449,7 +447,7 @@ def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Act
 async def known_tools(
     options: Options, terminal: Terminal, configuration: Configuration | None = None
 ) -> AsyncIterator[Agent]:
-    """Start the agent for commands about tools: no model is called, and with cached lists no server is started.
+    """Start the agent for commands about tools. They call no model, and with cached lists they start no server.
 
     The default `configuration` is what the user agreed to. Failures are reported on stderr. Raises `ServerError` if no
     server works.
@@ -497,7 +495,7 @@ async def known_tools(
 
 
 def require_a_server(agent: Agent, left_out: Collection[str] = ()) -> None:
-    """Raise `ServerError` if servers are configured and none works: the answer would be invented.
+    """Raise `ServerError` if servers are configured and none works, because a model would invent the answer.
 
     A user chose to go on without the servers that are `left_out`, so these are not expected to work.
     """

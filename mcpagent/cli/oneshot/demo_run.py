@@ -27,7 +27,7 @@ QUESTIONS = (
     "what is 17% of 2450?",
 )
 PRICED = ("anthropic", "claude-sonnet-5-5")
-"""Whose price for input the tokens are shown at, so that they mean something."""
+"""The model whose input price converts the tokens to dollars."""
 
 
 def run_demo(options: Options, terminal: Terminal) -> ExitCode:

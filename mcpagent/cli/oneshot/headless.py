@@ -292,7 +292,7 @@ class _OneShot:
         return finished
 
     def _write_streamed(self, text: str) -> None:
-        """Write to the pipe; if its reader has left, the run still goes on to its end, which the session stores."""
+        """Write to the pipe. If its reader has closed it, the run continues, and the session stores it."""
         if self.reader_left:
             return
         try:

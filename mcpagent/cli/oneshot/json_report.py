@@ -244,7 +244,7 @@ class JsonReport:
 
 
 def event_document(event: Event) -> Document | None:
-    """Return an event as a document; None if it has none, or if the final `result` document reports it."""
+    """Return an event as a document; None if no document reports it, or if the final `result` document does."""
     match event:
         case RequestSent():
             return {

@@ -111,7 +111,8 @@ def _file_bytes(
 ) -> bytes:
     shown = safe_line(str(path), 80)
     try:
-        with open_given(path) as file:  # what a shell opened may never end
+        # A file that a shell opened, such as `<(command)`, may never end.
+        with open_given(path) as file:
             data = file.read(MAX_BYTES + 1)
             if file_type(data) is not None:
                 return data + file.read(MOST_READ)

@@ -29,7 +29,7 @@ def _most_cells(char: str) -> int:
 
 
 def cut_into_rows(text: str, width: int) -> list[str]:
-    """Return the text in rows of at most `width` cells, whatever the terminal; one empty row for an empty text."""
+    """Return the text in rows of at most `width` cells on any terminal; one empty row for an empty text."""
     rows, row, used = list[str](), "", 0
     for char in text:
         cells = _most_cells(char)

@@ -20,7 +20,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 MAX_FIELDS = 20
 MAX_CHOICES = 50
 MAX_TITLE, MAX_ABOUT = 60, 300
-"""Characters of a field's name and description; what is longer is declined rather than cut."""
+"""Most characters of a field's name and description; a longer form is declined, not truncated."""
 
 _SECRET = re.compile(
     r"pass.?(word|phrase|code|wort)|kennwort|mot de passe|contrase|secret|token|api.?key|\b(pin|otp|cvv|cvc|2fa)\b"
@@ -42,7 +42,7 @@ _FORMATS: Mapping[str, tuple[str, Callable[[str], object], str]] = {
     "date": ("a date, 2026-01-31", date.fromisoformat, "write it as 2026-01-31"),
     "date-time": ("a time", datetime.fromisoformat, "write it as 2026-01-31T12:00:00Z"),
 }
-"""Of texts: what they are, whether one is that, and what to say if not."""
+"""Formats of texts: the name, the check, and the message if it fails."""
 
 
 class UnfitError(Exception):

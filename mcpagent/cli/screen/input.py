@@ -29,7 +29,7 @@ from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import without_secrets
 
 ESCAPE_SECONDS = 0.3
-"""How long Esc waits for another key: terminals send Alt+Enter as Esc and Enter."""
+"""Timeout after Esc for another key, because terminals send Alt+Enter as Esc and Enter."""
 
 
 class StoredHistory(FileHistory):
@@ -40,7 +40,7 @@ class StoredHistory(FileHistory):
 
     problem = ""
     unfolded: Callable[[str], str] = str
-    """Returns a typed line with its folded pastes, for the file."""
+    """Callback that returns a typed line with its folded pastes expanded, for the history file."""
 
     def load_history_strings(self) -> Iterable[str]:
         """Return the lines, the newest first; none if the file cannot be read."""
@@ -62,7 +62,7 @@ class StoredHistory(FileHistory):
 
 
 FOLDED_LINES = 20
-"""A paste of more lines is shown as one mark."""
+"""Maximum number of lines of a paste that is shown in full; a longer one is folded into one marker."""
 
 
 class Pastes:

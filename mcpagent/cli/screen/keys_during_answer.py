@@ -14,7 +14,7 @@ from types import FrameType
 MAX_TYPED_BEFORE = 65_536
 ESCAPE = b"\x1b"
 ESCAPE_SECONDS = 0.05
-"""The time in which the rest of an arrow key's sequence arrives, which begins with Esc too."""
+"""Timeout after Esc for the rest of an arrow key's sequence, which also begins with Esc."""
 
 
 @contextlib.contextmanager

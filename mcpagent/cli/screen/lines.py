@@ -41,7 +41,7 @@ ERROR_LINES = 5
 MAX_VALUE = 60
 UNFOLDED_LINES = 500
 SOURCES = 8
-"""Sources that are shown of one answer."""
+"""Maximum number of sources that are shown for one answer."""
 
 
 def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Text]:
@@ -72,7 +72,9 @@ def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Te
 
 
 def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
-    """Return third-party text after a bar, row by row, so that it cannot imitate ours; without empty lines."""
+    """Return third-party text after a bar, row by row and without empty lines, so that it cannot imitate mcpagent's
+    output.
+    """
     room = max(min(width, MAX_WIDTH) - 4, 20)
     lines = [line for line in words.expandtabs(4).split("\n") if line.strip()]
     return [
@@ -342,9 +344,7 @@ def server_failed_lines(
     name = safe_line(event.server, 64)
     why = reason(name, event.reason)
     head = Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", why)
-    if (
-        config is None
-    ):  # what is wrong with its entry, and how to fix it, is in the reason
+    if config is None:  # the reason contains the problem of its entry and the fix
         return [head]
     do = safe_line(fix_for(event, config, environ), 160)
     quoted = safe_line(shlex.quote(event.server), 64)

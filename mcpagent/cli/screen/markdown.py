@@ -20,7 +20,7 @@ from mcpagent.utilities.text.safe_text import safe_text
 from mcpagent.utilities.text.secrets import hide_in_markdown, without_secrets
 
 _PLAIN = re.compile(r"[A-Za-z\"'(][^\n*_`#\[\]<>|~&\\\t\u0080-\U0010ffff]{0,2000}")
-"""A paragraph of one line that has nothing of Markdown in it."""
+"""A paragraph of one line without any Markdown syntax."""
 
 _TABLE = re.compile(r"\s*\|?[\s:|-]*-[\s:|-]*\Z")
 """The second line of a table."""

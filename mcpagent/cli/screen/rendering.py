@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mcpagent.config import ServerConfig
 
 _TOLD_BY_AN_EVENT = {"search_tools": ToolsSearched, "add_tool": ToolsLoaded}
-"""Calls whose own line is replaced by what they brought about."""
+"""Calls whose own line is replaced by the line of this event."""
 
 
 REFRESHES_PER_SECOND = 8
@@ -171,15 +171,15 @@ class Activity:
 
 
 SHOWN = 3
-"""Running calls that the moving line names; the rest is counted."""
+"""Maximum number of running calls that the status line names; the others are counted."""
 
 
 SHOWN_INNER = 8
-"""Calls of one program that get a line; the rest is counted."""
+"""Maximum number of calls of one program with a separate line; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GroupPosition:
     """The position of a finished call: in a group that `opens` with this many calls, or the last of one; else alone."""
 
     in_group: bool = False
@@ -207,7 +207,7 @@ class RunningCalls:
             ):
                 self._running[call_id] = started, progress_words(event)
 
-    def finish(self, event: ToolCallFinished) -> Place:
+    def finish(self, event: ToolCallFinished) -> GroupPosition:
         """Return the position of a finished call's line."""
         call_id = event.call.id
         opens = 0
@@ -223,9 +223,9 @@ class RunningCalls:
                 self._group, opens = set(), 0
         self._running.pop(call_id, None)
         if call_id not in self._group:
-            return Place()
+            return GroupPosition()
         self._group.discard(call_id)
-        return Place(in_group=True, opens=opens, is_last=not self._group)
+        return GroupPosition(in_group=True, opens=opens, is_last=not self._group)
 
     @property
     def label(self) -> str:
@@ -371,7 +371,7 @@ class TurnView:
         if self._words is None:
             return
         self._activity.hide()
-        if self._prints_steps:  # an empty line between the steps and the words
+        if self._prints_steps:  # an empty line separates the steps from the answer
             self._steps.print()
             self._prints_steps = False
         for block in blocks:
@@ -379,7 +379,7 @@ class TurnView:
         self._words_shown = True
 
     def _show_open_block(self) -> None:
-        """Show the words of the block that is not finished, above the moving line; print what is too tall for it."""
+        """Show the text of the unfinished block above the status line; print the part that is too tall for it."""
         if self._words is None or not self._words.is_interactive:
             self._activity.show("writing")
             return

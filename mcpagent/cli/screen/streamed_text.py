@@ -9,7 +9,7 @@ from mcpagent.utilities.text.secrets import KEY_BEGINS, LONGEST_KEY, settled_len
 
 _LONGEST_ESCAPE = 256
 _LONG = 1_000
-"""Characters of text that waits; a longer one is looked at again only when it may have ended."""
+"""Maximum length of unfinished text that is parsed at each change; a longer one is parsed when it may be complete."""
 
 
 class StreamedText:

@@ -22,10 +22,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 
 PIPE_WIDTH = 200
-"""Columns if nobody watches: lines are for programs then and are not broken."""
+"""Columns if the output is no terminal: programs read the lines then, so they are not broken."""
 
 HANGING = 2
-"""Columns by which the rest of a wrapped line is moved in."""
+"""Indentation of the rest of a wrapped line, in columns."""
 
 _STYLES = {
     "user": "bold",
@@ -40,7 +40,7 @@ _STYLES = {
     "markdown.item.number": "none",
     "markdown.list": "none",
 }
-"""Our roles, and those of rich's own that paint a background or use a colour without need."""
+"""mcpagent's styles, and replacements for rich's own styles with a background or an unneeded colour."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ async def _log_in(
         sign_in_by_device,
     )
     from mcpagent.mcp.auth.stored_auth import StoredSignIn
-    from mcpagent.mcp.link import ServerLink
+    from mcpagent.mcp.server_link import ServerLink
 
     store = token_store(options.environ)
     if config.sign_in.is_unattended:

@@ -49,7 +49,7 @@ StageName: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ProbeStep:
     """A step. `seconds` is None for steps that take no time; `detail` is one printable line."""
 
     name: StageName
@@ -63,7 +63,7 @@ class Probe:
     """The outcome for one server. `fix` is the fix of a failure; `last_words` are its last lines of output."""
 
     name: str
-    stages: list[Stage] = field(default_factory=list[Stage])
+    stages: list[ProbeStep] = field(default_factory=list[ProbeStep])
     required: bool = False
     source: str = ""
     protocol_version: str = ""
@@ -94,7 +94,7 @@ class Probe:
         return self.failure is None
 
     @property
-    def failure(self) -> Stage | None:
+    def failure(self) -> ProbeStep | None:
         """The stage that it did not get through."""
         return next((stage for stage in self.stages if not stage.ok), None)
 
@@ -141,14 +141,14 @@ def probe_of_problem(problem: ServerProblem, *, untrusted: bool) -> Probe:
     if untrusted or not colon:
         return Probe(
             problem.name,
-            [Stage("trust", ok=False, detail=safe_line(problem.reason, 300))],
+            [ProbeStep("trust", ok=False, detail=safe_line(problem.reason, 300))],
         )
     source = place.rpartition(":")[0]
     what = rest.partition(": ")[2] or rest
-    where = Stage("config", ok=True, detail=safe_line(source, 200))
+    where = ProbeStep("config", ok=True, detail=safe_line(source, 200))
     return Probe(
         problem.name,
-        [where, Stage("variables", ok=False, detail=safe_line(what, 300))],
+        [where, ProbeStep("variables", ok=False, detail=safe_line(what, 300))],
         source=source,
     )
 
@@ -174,7 +174,7 @@ async def probe(
     result.warnings += configuration_warnings(config)
     if config.source:
         result.stages.append(
-            Stage("config", ok=True, detail=safe_line(config.source, 200))
+            ProbeStep("config", ok=True, detail=safe_line(config.source, 200))
         )
     trial = _Trial(config, result, say)
     import_module(
@@ -186,7 +186,7 @@ async def probe(
     except TimeoutError:
         result.is_connecting = True
         result.stages.append(
-            Stage(
+            ProbeStep(
                 trial.stage, ok=False, detail=still_connecting(), seconds=trial.seconds
             )
         )
@@ -194,7 +194,7 @@ async def probe(
     except ServerError as error:
         why = safe_line(str(error), 400).removeprefix(f'server "{config.name}" ')
         result.stages.append(
-            Stage(trial.stage, ok=False, detail=why, seconds=trial.seconds)
+            ProbeStep(trial.stage, ok=False, detail=why, seconds=trial.seconds)
         )
         result.last_words = error.stderr_tail
         fix = fix_for(
@@ -299,7 +299,7 @@ class _Trial:
             self.stage = "spawn"
         elif self._config.command:
             spawn = connection.spawn_seconds
-            self._result.stages.append(Stage("spawn", ok=True, seconds=spawn))
+            self._result.stages.append(ProbeStep("spawn", ok=True, seconds=spawn))
             self._since = started + spawn
 
     def _take(self, lists: ServerLists) -> None:
@@ -325,7 +325,7 @@ class _Trial:
 
     def _done(self, detail: str) -> None:
         self._result.stages.append(
-            Stage(self.stage, ok=True, detail=detail, seconds=self.seconds)
+            ProbeStep(self.stage, ok=True, detail=detail, seconds=self.seconds)
         )
         self._since = None
 

@@ -308,7 +308,7 @@ def show_log(options: Options, name: str, lines: int, *, follow: bool) -> ExitCo
 
 
 FileState: TypeAlias = tuple[int, int]
-"""How long a file is and which one it is; zeros if there is none."""
+"""Size and inode of a file; zeros if it is missing."""
 
 
 def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:

@@ -270,7 +270,7 @@ def add_server(
         if server.name == new.name and real_place(file_of(server.source)) == written
     ]
     for server in added:
-        # whoever typed the command need not be asked whether it may run
+        # the user who typed the command has thereby consented to it
         remember_added(server, options)
     _report_added(options, terminal, file, new.name, entry)
     if not any(map(tried, added)):
@@ -306,7 +306,7 @@ def remove_server(options: Options, name: str, scope: WriteScope | None) -> Exit
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
     changed = file.saved(lambda fresh: fresh.without_entry(name))
-    # An entry that is added again later is asked about again.
+    # if the entry is added again later, mcpagent asks again
     trust = TrustStore.of_user(options.environ)
     trust.remove_entry(real_place(str(file.path)), name)
     put(
@@ -370,7 +370,7 @@ def move_secrets(
 
     Raises `InputError` if there is no such server, and `ConfigError` if nothing can be moved.
     """
-    from mcpagent.cli.servers.importing.foreign_entries import taken_by_user
+    from mcpagent.cli.servers.importing.client_entries import taken_by_user
 
     terminal, file = open_terminal(options.color), file_with(options, name, None)
     entry = dict(file.entries[name])

@@ -26,7 +26,7 @@ OWN_SERVERS = {
     "lmstudio": "LM Studio",
     "vllm": "vLLM",
 }
-"""Looked for in this order, by prefix."""
+"""Local servers by prefix, in the order in which mcpagent tries them."""
 
 PROVIDERS_OFFERED = ("anthropic", "openai", "gemini", "openrouter")
 
@@ -88,7 +88,7 @@ def _others() -> str:
     return ", ".join(PROVIDERS_OFFERED[1:])
 
 
-# -- what there is ----------------------------------------------------------------------------------------------------
+# -- the environment of the user ---------------------------------------------------------------------------------------
 
 
 def _is_new_here(options: Options, terminal: Terminal) -> bool:
@@ -131,7 +131,8 @@ def look_around(
 
 
 def model_here(servers: Mapping[str, str]) -> str:
-    """Return the first model of the first of these servers that has one, as `prefix:model`.
+    """Return the first model of the first of these servers that has one, as `prefix:model`; "" without a model, and for
+    servers on another computer.
 
     Returns "" if there is none, and for servers on another computer.
     """

@@ -28,7 +28,8 @@ from mcpagent.skills.skill_folders import SKILL_FILE, Skill
 from mcpagent.utilities.text.safe_text import safe_line, visible
 
 LONG_LINES, LONG_CHARACTERS = 500, 20_000
-"""Of the instructions: the specification recommends fewer than 500 lines and 5,000 tokens."""
+"""Thresholds for a warning about long instructions: the specification recommends fewer than 500 lines and 5,000 tokens.
+"""
 
 
 def list_skills(options: Options) -> ExitCode:
@@ -118,7 +119,7 @@ def lint_skills(options: Options, folders: Sequence[Path]) -> ExitCode:
 
 
 def _advice(skill: Skill) -> list[str]:
-    """Return what the specification recommends and a skill does otherwise."""
+    """Return the specification's recommendations that a skill does not follow."""
     advice = [
         f"{field} is no field of the specification; put it under metadata"
         for field in skill.unknown

@@ -13,10 +13,10 @@ from mcpagent.utilities.text.for_model import for_model
 from mcpagent.values.messages import Message, Text, ToolDefinition
 
 TOOLS_AT_ONCE = 20
-"""Tools of one request to the model: more of them are written about with less care."""
+"""Number of tools in one request to the model: with more, the descriptions get worse."""
 
 TOKENS_PER_TOOL = 80
-"""Of an answer, about: five requests of ten words."""
+"""Estimated output tokens per tool: five requests of ten words."""
 
 _DESCRIPTION, _NAMES = 800, 20
 _INSTRUCTION = (
@@ -42,7 +42,7 @@ def describing_request(tools: Sequence[ToolDefinition]) -> ModelRequest:
         for place, tool in enumerate(tools, start=1)
     }
     asked = Message("user", (Text(json.dumps(listed, ensure_ascii=False)),))
-    # Twice what is expected, for those that think first.
+    # Twice the expected output, because some models think first.
     return ModelRequest(
         _INSTRUCTION,
         (asked,),

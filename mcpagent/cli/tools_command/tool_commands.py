@@ -452,7 +452,7 @@ def read_arguments(
 
 
 def misspelt_names(arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
-    """Return a sentence about a name that is nearly a parameter that was not given; "" if there is none.
+    """Return a sentence about an unknown argument that resembles a missing parameter, or "".
 
     Most schemas allow other names, so a tool would run without the argument that was meant.
     """

@@ -15,7 +15,7 @@ from mcpagent.cli.screen.lines import Cell, behind_bar, column, reason, table
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.config import ServerConfig
 from mcpagent.search import Match, SearchResult
-from mcpagent.search.learning import Use
+from mcpagent.search.learning import UsageCounts
 from mcpagent.search.signature import type_words
 from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.utilities.json_schema.parts import properties_of, required_of
@@ -210,7 +210,7 @@ def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
     )
 
 
-def learned_lines(uses: Sequence[Use], *, width: int, now: float) -> list[Text]:
+def learned_lines(uses: Sequence[UsageCounts], *, width: int, now: float) -> list[Text]:
     """Return one line for each tool and query: time, counts of calls and adds, and the words."""
     name_width = min(max((len(use.tool.label) for use in uses), default=0), NAME_WIDTH)
     lines = [

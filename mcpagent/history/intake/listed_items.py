@@ -1,4 +1,4 @@
-"""The budget of what a source lists: tools, prompts, resources. An item over it costs only itself."""
+"""The budget of a source's tools, prompts and resources. An item over the budget is omitted; the others stay."""
 
 from __future__ import annotations
 

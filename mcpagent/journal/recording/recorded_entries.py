@@ -245,7 +245,7 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOver:
+class RunEndEntry:
     """The recorded end of run number `run`; `ended` is the JSON that `ended_to_json` writes."""
 
     run: int
@@ -418,7 +418,7 @@ ENTRIES: Mapping[str, type] = {
     "model_responded": ModelResponded,
     "call_ended": CallEnded,
     "model_reported": ModelReported,
-    "run_ended": RunOver,
+    "run_ended": RunEndEntry,
 }
 
 

@@ -26,7 +26,7 @@ from mcpagent.journal.recording.recorded_entries import (
     ModelResponded,
     Piece,
     RequestEntries,
-    RunOver,
+    RunEndEntry,
     RunStarted,
     agent_started,
     digest_of,
@@ -125,7 +125,7 @@ class Recorder(Middleware):
         )
 
     def recorded(self, model: Model, definition: Definition | None = None) -> Model:
-        """Return a model that records what it can do; its requests are recorded by the pipeline.
+        """Return a model whose capabilities are recorded; the pipeline records its requests.
 
         Opens the file now, or when the agent starts if it has not started yet. Raises `ConfigError` if the file cannot
         be written, or if this recorder already belongs to another agent.
@@ -226,7 +226,7 @@ class Recorder(Middleware):
 
     def _end(self, run: AgentRun, end: Callable[[str], RunEnded]) -> None:
         if (number := self._runs.get(run.context.run_id)) is not None:
-            self.write(RunOver(number, ended_to_json(end(str(number)))))
+            self.write(RunEndEntry(number, ended_to_json(end(str(number)))))
 
     @asynccontextmanager
     async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
@@ -308,7 +308,8 @@ class Recorder(Middleware):
     # -- lines ----------------------------------------------------------------------------------------------
 
     def _request(self, run: AgentRun, step: StepState) -> int:
-        """Write a request, its messages as those it has more than the last one, and return its number.
+        """Write a request, with only the messages that the previous request lacks, and return its number. If they are
+        new, the tools that its session can have and the question of its run come first.
 
         If they are new, the tools that its session can have and the question of its run come first.
         """

@@ -21,7 +21,7 @@ from mcpagent.journal.recording.recorded_entries import (
     ModelReported,
     ModelResponded,
     RequestEntries,
-    RunOver,
+    RunEndEntry,
     RunStarted,
     ToolsListed,
     as_recorded,
@@ -118,7 +118,7 @@ class _Contents:
                 self.responses[entry.number] = entry
             case CallEnded():
                 self._take_call(entry)
-            case RunOver(end=end):
+            case RunEndEntry(end=end):
                 self.ends[entry.run] = end
                 waiting = end.result.pending if end.result is not None else ()
                 self.waiting |= {(call.call_id, call.tool) for call in waiting}

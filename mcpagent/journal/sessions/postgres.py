@@ -305,7 +305,7 @@ class PostgresStore(SqlStore):
         return self._connection.info.user
 
     def close(self) -> None:
-        """Give the leases back, and close the connection."""
+        """Release the leases, and close the connection."""
         if self._connection is not None:
             with contextlib.suppress(SessionStoreError):
                 self.leave()

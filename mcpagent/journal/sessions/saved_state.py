@@ -115,7 +115,7 @@ class UnfinishedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class PendingParts:
     """Message parts that are not yet in the history, and whether the last message is a prompt without an answer."""
 
     parts: tuple[Part, ...] = ()
@@ -146,7 +146,7 @@ class SavedState:
     beginning: InitialValues = field(default_factory=InitialValues)
     told: LastAnnounced = field(default_factory=LastAnnounced)
     pending: tuple[PendingCall, ...] = ()
-    announced: Announced = field(default_factory=Announced)
+    announced: PendingParts = field(default_factory=PendingParts)
     spent: Spent = field(default_factory=Spent)
     run: UnfinishedRun | None = None
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -210,7 +210,7 @@ def written_json(data: Any) -> str:
 
 
 def progress_to_json(progress: CallProgress) -> Any:
-    """Return what a store keeps of the progress of a call: all but files, which no value of a program can hold."""
+    """Return the stored form of a call's progress: all fields except files, which no value of a program can contain."""
     data = dump_value(progress)
     del data["blocks"]
     return data
@@ -303,7 +303,7 @@ _KINDS: Mapping[str, Any] = {
     "beginning": InitialValues,
     "told": LastAnnounced,
     "pending": PendingCall,
-    "announced": Announced,
+    "announced": PendingParts,
     "spent": Spent,
     "run": UnfinishedRun,
     "state": dict[str, Any],

@@ -72,7 +72,7 @@ class Worker:
         _running.discard(self)
 
     def _next(self) -> _Item | None:
-        """Return what is to be done next, after `regularly` if that is due; None at the end."""
+        """Return the next job, after `regularly` if that is due; None at the end."""
         while True:
             now = time.monotonic()
             if now >= self._due:

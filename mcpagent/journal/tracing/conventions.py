@@ -115,7 +115,7 @@ def offer_attributes(
 
 
 def response_attributes(response: ModelResponse) -> dict[str, AttributeValue]:
-    """Return the model that answered, why the answer ended, and what it used."""
+    """Return the attributes of an answer: its model, the reason for its end, and its usage."""
     origin = response.message.origin
     found: dict[str, AttributeValue | None] = {
         "gen_ai.response.finish_reasons": (FINISHED[response.stop],),

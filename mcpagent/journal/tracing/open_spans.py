@@ -142,7 +142,7 @@ class OpenSpans:
         span.otel.add_event(name, self._clean(attributes), span.now())
 
     def finish(self, span: OpenSpan) -> None:
-        """End a span, once: with its late attributes, its error, and what it adds to the metrics."""
+        """End a span, once, with its late attributes and its error, and update the metrics."""
         if span.is_over:
             return
         from opentelemetry.trace import Status, StatusCode

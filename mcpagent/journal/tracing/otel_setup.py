@@ -62,7 +62,7 @@ def providers_from_environment(
         resource = Resource.create()
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
             resource = resource.merge(Resource({SERVICE_NAME: "mcpagent"}))
-    except Exception as error:  # noqa: BLE001 - what is in the variables is anybody's
+    except Exception as error:  # noqa: BLE001 - a variable can have any value
         return None, (f"OTEL_...: {_line(error)}; nothing is sent",)
     tracers = _made(
         "TRACES", lambda name: _tracers(name, environ, resource), environ, problems
@@ -90,7 +90,7 @@ def _made(
         return None
     try:
         return make(name)
-    except Exception as error:  # noqa: BLE001 - exporters raise what they like, as do values that they cannot read
+    except Exception as error:  # noqa: BLE001 - exporters raise any exception, also for values that they cannot read
         problems.append(
             f"{variable}={safe_line(name, 40)}: {_line(error)}; {kind.lower()} are not sent"
         )

@@ -16,7 +16,7 @@ from mcpagent.journal.recording.recorded_entries import (
     ModelAsked,
     ModelReported,
     ModelResponded,
-    RunOver,
+    RunEndEntry,
     RunStarted,
     read_recording,
 )
@@ -244,7 +244,7 @@ class _RecordedRuns:
                 self.model = model
             case RunStarted():
                 self.prompts[line.run] = line.prompt
-            case RunOver(end=end):
+            case RunEndEntry(end=end):
                 self.ends[line.run] = end
             case ModelAsked():
                 self.requests[line.number] = line

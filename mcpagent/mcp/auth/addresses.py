@@ -11,14 +11,14 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal, TypeAlias
 
 Address: TypeAlias = IPv4Address | IPv6Address
-Place: TypeAlias = Literal["everywhere", "network", "machine", "nowhere"]
+NetworkScope: TypeAlias = Literal["everywhere", "network", "machine", "nowhere"]
 """The scope in which an address has one meaning: the internet, this network, this machine; "nowhere": never contact
 it."""
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
 """The addresses of a host. Raises `OSError`."""
 
-PLACES: tuple[Place, ...] = ("everywhere", "network", "machine")
+SCOPES: tuple[NetworkScope, ...] = ("everywhere", "network", "machine")
 """From far to near. A server with an address of one scope may redirect only to that scope and to farther ones."""
 
 _METADATA = tuple(
@@ -58,10 +58,10 @@ _OLD_SPELLING = re.compile(
 """The spellings that inet_aton(3) accepts: `127.1`, `0x7f.1`, `2130706433`."""
 
 
-def whereabouts(address: Address) -> Place:
+def scope_of(address: Address) -> NetworkScope:
     """Return the network; an address that embeds another, such as `::ffff:127.0.0.1`, counts as that one."""
     if (inner := _inside(address)) is not None:
-        place = whereabouts(inner)
+        place = scope_of(inner)
         if place == "everywhere" and address in _LOCAL_NAT64:
             return "network"
         return place
@@ -134,7 +134,7 @@ async def resolved(host: str, port: int) -> Sequence[Address]:
     )
 
 
-def farthest(addresses: Sequence[Address]) -> Place:
+def farthest(addresses: Sequence[Address]) -> NetworkScope:
     """Return the farthest network of a host's addresses."""
-    places = [whereabouts(address) for address in addresses]
-    return next((place for place in PLACES if place in places), "nowhere")
+    places = [scope_of(address) for address in addresses]
+    return next((place for place in SCOPES if place in places), "nowhere")

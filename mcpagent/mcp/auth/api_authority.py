@@ -21,7 +21,7 @@ _FLOWS: Mapping[str, tuple[str, ...]] = {
     "authorization_code": ("authorizationCode", "accessCode"),
     "client_credentials": ("clientCredentials", "application"),
 }
-"""By grant: the names of its flow in OpenAPI 3.x and in Swagger 2.0."""
+"""Grant -> names of its flow in OpenAPI 3.x and in Swagger 2.0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ import httpx2
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.auth.addresses import (
-    PLACES,
+    SCOPES,
     Address,
-    Place,
+    NetworkScope,
     Resolve,
     farthest,
     is_localhost,
     literal,
     resolved,
-    whereabouts,
+    scope_of,
 )
 from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
 from mcpagent.utilities.text.safe_text import safe_line
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_BYTES = 1024 * 1024
 _MOST_ADDRESSES = 4
-"""The addresses of one name that are tried in turn."""
+"""Maximum number of addresses of one name that are tried."""
 
 
 _TOO_NEAR = {
@@ -59,7 +59,7 @@ def refusal_of(page: str, server: str) -> str | None:
         return "has a user or a password in it"
     if _origin(url) == _origin(own):
         return None
-    place, own_place = _place_by_name(url.host), _place_by_name(own.host)
+    place, own_place = _scope_by_name(url.host), _scope_by_name(own.host)
     if place == "network" and literal(own.host) is None:
         own_place = "network"  # its name may lead there too
     if not _may_send_to(own_place, place):
@@ -74,15 +74,15 @@ def shown_address(address: str) -> str:
     return safe_line(without_credentials(address.partition("?")[0]), 120)
 
 
-def _may_send_to(own: Place, place: Place) -> bool:
+def _may_send_to(own: NetworkScope, place: NetworkScope) -> bool:
     return (
-        own in PLACES and place in PLACES and PLACES.index(place) <= PLACES.index(own)
+        own in SCOPES and place in SCOPES and SCOPES.index(place) <= SCOPES.index(own)
     )
 
 
-def _place_by_name(host: str) -> Place:
+def _scope_by_name(host: str) -> NetworkScope:
     if (address := literal(host)) is not None:
-        return whereabouts(address)
+        return scope_of(address)
     if is_localhost(host):
         return "machine"
     return "everywhere"
@@ -198,9 +198,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ConnectError(
                 f"{safe_line(url.host, 100)} leads nowhere: {error}"
             ) from None
-        own = await self._own_place()
+        own = await self._own_scope()
         for address in addresses:
-            if not _may_send_to(own, place := whereabouts(address)):
+            if not _may_send_to(own, place := scope_of(address)):
                 raise httpx2.UnsupportedProtocol(
                     f"{safe_line(str(url), 120)} ({address}) {_TOO_NEAR[place]}"
                 )
@@ -221,13 +221,13 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             for address in addresses[:_MOST_ADDRESSES]
         ]
 
-    async def _own_place(self) -> Place:
+    async def _own_scope(self) -> NetworkScope:
         """Return the scope of the MCP server's address: this machine, this network, or the internet.
 
         The address of the open connection decides if it is known, because the name may resolve differently by now.
         """
         if self._peer is not None:
-            return whereabouts(self._peer)
+            return scope_of(self._peer)
         own = httpx2.URL(self._config.address)
         try:
             return farthest(await self._resolve(own.host, own.port or 443))
@@ -274,7 +274,7 @@ async def _small_body(response: httpx2.Response) -> bytes:
 
 
 _MOST_STEPS = 2_000
-"""Half an hour of requests for the tokens of a code, one each second, and some more."""
+"""Maximum number of requests of one sign-in: polling once a second for half an hour, and some more."""
 
 
 def authority_client(

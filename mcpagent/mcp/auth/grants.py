@@ -495,7 +495,7 @@ class ConfiguredSignIn(SdkSignIn):
 
 
 async def _bounded(answer: httpx2.Response) -> bytes:
-    """Return the beginning of an answer as it was sent: what is packed may be a thousand times larger."""
+    """Return the beginning of an answer in its encoded form, since a compressed body may be a thousand times larger."""
     content = b""
     async for piece in answer.aiter_raw():
         content += piece

@@ -16,7 +16,7 @@ from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
 from pydantic import AnyUrl
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.secret_store import Kept, SecretStore
+from mcpagent.config.secret_store import SecretStore, StoredSecret
 from mcpagent.errors import ServerError
 from mcpagent.mcp.auth.api_authority import api_authority
 from mcpagent.mcp.auth.authority import (
@@ -70,7 +70,7 @@ class SignedIn:
     """
 
     how: Literal["now", "before", "not wanted"]
-    kept: Kept | None = None
+    kept: StoredSecret | None = None
     moved: str = ""
 
 

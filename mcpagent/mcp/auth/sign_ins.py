@@ -21,7 +21,7 @@ from pydantic import (
     field_validator,
 )
 
-from mcpagent.config.secret_store import Kept
+from mcpagent.config.secret_store import StoredSecret
 from mcpagent.mcp.auth.dpop import ProofKey
 from mcpagent.mcp.sdk import (
     OAuthClientInformationFull,
@@ -34,7 +34,7 @@ from mcpagent.utilities.text.secrets import hide
 
 
 def address_name(url: str) -> str:
-    """Return the server's address as a name: without what a query may hold of secrets."""
+    """Return the server's address without parts of the query that may be secret, as a name."""
     parts = urlsplit(url)
     if parts.query:
         query = f"#{hashlib.sha256(parts.query.encode()).hexdigest()[:12]}"
@@ -108,10 +108,10 @@ class Secrets(Protocol):
     def get(self, name: str) -> str | None:
         """Return the stored text, or None."""
 
-    def set(self, name: str, value: str) -> Kept | None:
+    def set(self, name: str, value: str) -> StoredSecret | None:
         """Store the text; return its location, if there is one."""
 
-    def remove(self, name: str) -> Kept | None:
+    def remove(self, name: str) -> StoredSecret | None:
         """Remove the text; return its location, None if there was none."""
 
 
@@ -126,7 +126,7 @@ class TokenStorage:
     store: Secrets
     url: str
     context: OAuthContext | None = field(default=None, repr=False)
-    kept: Kept | None = None
+    kept: StoredSecret | None = None
     proof_key: ProofKey | None = field(default=None, repr=False)
     saved: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -22,7 +22,7 @@ from mcpagent.mcp.auth.dpop import Proofs
 from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
-    from mcpagent.config.secret_store import Kept
+    from mcpagent.config.secret_store import StoredSecret
     from mcpagent.mcp.auth.sign_ins import Secrets, SignIn, TokenStorage
 
 _MAX_REFUSAL = 4_096
@@ -262,10 +262,10 @@ class _Memory:
     def get(self, name: str) -> str | None:  # noqa: ARG002
         return self._text
 
-    def set(self, name: str, value: str) -> Kept | None:  # noqa: ARG002
+    def set(self, name: str, value: str) -> StoredSecret | None:  # noqa: ARG002
         self._text = value
         return None
 
-    def remove(self, name: str) -> Kept | None:  # noqa: ARG002
+    def remove(self, name: str) -> StoredSecret | None:  # noqa: ARG002
         self._text = None
         return None

@@ -130,7 +130,7 @@ class PinStore:
         *,
         anew: bool = False,
     ) -> Any:
-        """Return the tool's pin. With `anew`, or without a pin, pin `seen` first. Keep the pins of other processes."""
+        """Return the tool's pin. With `anew`, or without a pin, pin `seen` first. Pins of other processes stay."""
         path = self.path(config)
         pins = {**self._pins(config)}
         # If the file is locked for long or cannot be written, pin in this process only.
@@ -253,7 +253,7 @@ def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
 def _change(
     config: ServerConfig, tool: ToolDefinition, pinned: Any, seen: dict[str, Any]
 ) -> ToolChange | None:
-    """Return the differences between a tool's pin and the tool as it is seen now, None if they are equal."""
+    """Return the differences between a tool's pin and its present definition; None if they are equal."""
     if pinned == seen:
         return None
     lines = list(_differences(pinned, seen))

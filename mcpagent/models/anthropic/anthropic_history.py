@@ -59,7 +59,7 @@ PROVIDER = "anthropic"
 
 MAX_DEFERRED_TOOLS = 10_000
 MAX_DEFINITION_BYTES = 4_000_000
-"""Anthropic's documented limits for tools that are not there from the start."""
+"""Anthropic's documented limits of deferred tools."""
 
 _SEARCH_RESULT = "tool_search_tool_result"
 _SEARCH_TOOLS = {

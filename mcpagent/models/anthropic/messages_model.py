@@ -27,11 +27,11 @@ from mcpagent.models.exchange import RequestVariant
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.found_tools.proxied_calls import CALL_TOOL
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel
-from mcpagent.models.provenance import last_container
 from mcpagent.models.provider_tools.citations import citations_of
 from mcpagent.models.provider_tools.provider_calls import asked_in, ended_in
 from mcpagent.models.provider_tools.provider_tool_forms import MCP_BETA, WrittenTools
 from mcpagent.models.provider_tools.stored_files import from_anthropic
+from mcpagent.models.sendable_history import last_container
 from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.transport.sdk_connection import ProviderSdk
 from mcpagent.models.wellformed.wellformed_messages import wellformed_messages
@@ -61,10 +61,10 @@ from mcpagent.values.messages import (
 )
 
 MAX_CONTINUATIONS = 5
-"""How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""
+"""How often mcpagent continues a turn that Anthropic paused (`pause_turn`, long searches at Anthropic)."""
 
 LEAST_ROOM = 1024
-"""Tokens: where a conversation leaves less for its answer, it is too long."""
+"""Minimum number of tokens for the answer; a conversation that leaves less is too long."""
 
 _TOO_LONG_AN_ANSWER = re.compile(r"max_tokens: [0-9]{1,9} > ([0-9]{1,9})\b")
 _NO_ROOM = re.compile(
@@ -78,7 +78,7 @@ CHANGES_BY_REFERENCE_BETA = "mid-conversation-tool-changes-2026-07-01"
 CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
 
 _NOT_OF_THE_BLOCK = ("type", "estimated_tokens")
-"""Fields of a delta that tell of it, not of its block, which would be refused with them."""
+"""Fields that describe a delta, not its block; Anthropic refuses a block that contains them."""
 
 _FIELDS = {
     "text_delta": "text",
@@ -101,18 +101,19 @@ _KNOWN_BLOCKS = frozenset(
 )
 
 CONTAINER_SECONDS = 30 * 24 * 3600.0
-"""So long after the time that it tells of a container Anthropic may restore it."""
+"""How long after its expiry time Anthropic may restore a container."""
 
 _REFUSES_REFERENCES = re.compile(
     r"invalid beta flag|for the `?anthropic-beta`? header"
     r"|(?:defer_loading|tool_reference).{0,80}(?:not permitted|does not match)"
 )
-"""As clouds refuse tools that are loaded later: by the beta (anthropics/claude-code#49370), or by the field."""
+"""Errors of clouds that refuse deferred tools: because of the beta header (anthropics/claude-code#49370) or the field.
+"""
 
 _FILTERED = ("web_search_2026", "web_fetch_2026")
 
 _GOES_ON = ("pause_turn", "compaction")
-"""Stops of a turn that Anthropic wants to go on with, and asks us to ask."""
+"""Stop reasons after which the client must send the turn again so that Anthropic continues it."""
 
 _STOPS: dict[str, ResponseStop] = {
     "max_tokens": "length",
@@ -162,7 +163,7 @@ def request_body(
 
 
 def _mark_end(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
-    """Mark the last block of the last user turn: what the field of the body does by itself."""
+    """Mark the last block of the last user turn, as Anthropic itself does for the field of the body."""
     asked = next(
         (
             turn
@@ -206,8 +207,9 @@ def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -
 
 
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The beta headers a body needs: tools changed by system messages, and servers that Anthropic calls, are not
-    generally available yet."""
+    """Return the beta headers that a body needs, for tools changed by system messages and for servers that Anthropic
+    calls.
+    """
     blocks = [
         block
         for turn in body["messages"]
@@ -295,7 +297,8 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
-    """Return the usage.
+    """Return the usage. Anthropic's `input_tokens` exclude tokens read from and written to the cache; mcpagent's
+    include them.
 
     Anthropic's `input_tokens` exclude tokens read from and written to the cache; ours include them.
     """
@@ -486,7 +489,7 @@ class AnthropicModel(HttpModel):
         return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
-        """The longest answer that the model supports or this conversation leaves room for, as Anthropic reported it."""
+        """Return the maximum output of the model, or the rest of its window, as Anthropic reported it, if it did."""
         if found := _TOO_LONG_AN_ANSWER.search(failure.message):
             return int(found[1])
         if found := _NO_ROOM.search(failure.message):
@@ -542,7 +545,7 @@ class AnthropicModel(HttpModel):
     def continued(
         self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any] | None:
-        """The same body with the paused turn at its end, so many times as `MAX_CONTINUATIONS` says."""
+        """Yield the body with the paused turn at its end, at most `MAX_CONTINUATIONS` times."""
         last = answers[-1]
         if last.get("stop_reason") not in _GOES_ON or len(answers) > MAX_CONTINUATIONS:
             return None

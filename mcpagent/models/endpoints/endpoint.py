@@ -36,15 +36,16 @@ MOST_MARKERS = 4
 """Anthropic docs, prompt caching: up to four blocks of a request may be marked."""
 
 _MAX_TOOLS_OF_ONES_OWN = 32
-"""Where small models end: llama3.2:3b picks none right beyond it (github.com/redhat-et/llama-stack-on-ocp)."""
+"""Most tools for a small model: llama3.2:3b chooses no right one beyond that (github.com/redhat-et/llama-stack-on-ocp).
+"""
 
 _WINDOW_OF_ONES_OWN: Mapping[str, int] = {
     "ollama": 4096,
     "lmstudio": 4096,
     "llamacpp": 4096,
 }
-"""What these servers start a model with on a usual machine (docs.ollama.com/context-length: below 24 GiB of VRAM),
-whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
+"""The context windows that these servers configure on a usual machine (docs.ollama.com/context-length: below 24 GiB of
+VRAM), regardless of the model. Ollama silently truncates a longer request. vLLM uses the model's own window."""
 
 _FAMILIES: tuple[tuple[str, int, str], ...] = (
     # pattern of the model's name, context window, source; these rows take precedence over the generated table
@@ -132,7 +133,7 @@ class Endpoint:
 
 @lru_cache(maxsize=256)
 def endpoint_of(to: Origin) -> Endpoint:
-    """Return what is known of a model at its address."""
+    """Return the known facts about a model at its address."""
     model, profile, server = identity_of(to.model), profile_of(to), server_of(to)
     caching, can = caching_of(to), capabilities_of(to)
     listed = (
@@ -189,7 +190,7 @@ def _accepted(to: Origin, listed: ListedSizes) -> frozenset[str]:
 
 
 def _listed_tokens(model: ModelIdentity, listed: ListedSizes) -> int | None:
-    """By the family's row, then by the generated table."""
+    """Return the context window from the family's row, else from the generated table."""
     for looks, window, _ in _FAMILIES:
         if re.fullmatch(looks, model.name):
             return window

@@ -21,11 +21,11 @@ from mcpagent.utilities.python.plain_data import MALFORMED
 from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_AGE_SECONDS = 24 * 3600.0
-"""A server can be started again in another way; what it could not do yesterday is tried again."""
+"""Learned refusals expire after this time, because a server may be restarted with other options."""
 
 MOST_FACTS = 100
 MOST_EVIDENCE = 200
-"""Characters of a failure's message that are kept as evidence."""
+"""Maximum number of characters of a failure's message that are stored as evidence."""
 
 _FORMAT = 2
 
@@ -219,7 +219,7 @@ def _fact(one: Mapping[str, Any]) -> LearnedFact:
 
 
 def _is_usable(one: LearnedFact) -> bool:
-    """Return whether the fact is of a known kind and type: the file may have been written by anybody."""
+    """Return whether the fact has a known kind and type, because any program may have written the file."""
     if one.what in _FLAGS:
         return isinstance(one.value, bool)
     if one.what in _SIZES:

@@ -1,4 +1,4 @@
-"""`Ledger`: the learned facts about one model at its address, while a process uses it and beyond."""
+"""`Ledger`: the learned facts about one model at its address, in memory and in a file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Ledger:
             self._untried.update(found)
 
     def confirm(self) -> None:
-        """Keep what the failures before this answer taught."""
+        """Store the facts that the failures before this answer revealed."""
         if self._untried:
             self._untried.clear()
             self._save()

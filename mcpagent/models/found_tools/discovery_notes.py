@@ -1,4 +1,4 @@
-"""Words for the way in which an endpoint is told of found tools, with the cost that decides it."""
+"""Describe how an endpoint receives found tools, and the cost that decides it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ CALL_TOOL = ToolDefinition(
 
 
 NATIVE_BATCHES = 2
-"""How many searches may still write tools into `tools`, with "batches": each one costs the cached conversation."""
+"""With "batches": how many searches may add tools to `tools`. Each of them invalidates the provider's cache."""
 
 
 @dataclass(frozen=True, slots=True)

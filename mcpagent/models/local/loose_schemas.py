@@ -55,11 +55,11 @@ _LEFT_OUT = frozenset(
 _TAKEN_PATTERN = re.compile(r"\^(?:[^\\$^]|\\[^A-Za-z0-9])*\$")
 
 OmittedParts: TypeAlias = Callable[[str, Any], bool]
-"""Whether a keyword with its value is left out of a schema."""
+"""Callback that returns whether a schema's keyword with this value is omitted."""
 
 
 def beyond_grammars(keyword: str, value: Any) -> bool:  # noqa: ARG001
-    """Return whether a grammar of some server may not support the keyword."""
+    """Return whether at least one server's grammar does not support the keyword."""
     return keyword in _LEFT_OUT
 
 
@@ -75,7 +75,7 @@ def refuses_schemas(message: str) -> bool:
 
 
 def loose_schema(schema: Any, left_out: OmittedParts = beyond_grammars) -> Any:
-    """Return the schema without what a grammar may not express."""
+    """Return the schema without keywords that a grammar may not support."""
     return rewritten(
         schema,
         lambda one: {key: rule for key, rule in one.items() if not left_out(key, rule)},

@@ -11,13 +11,14 @@ import re
 from mcpagent.models.model_settings import ModelSettings
 
 SMALL_WINDOW = 8192
-"""Tokens up to which a model is small, whatever it is."""
+"""A model with at most this context window in tokens is small, regardless of its parameters."""
 
 SMALL_PARAMETERS = 9e9
-"""Parameters up to which one is: 8B and what is called so."""
+"""A model with at most this many parameters is small: 8B, and models that are called 8B."""
 
 SMALL = ModelSettings(temperature=0.1, max_output_tokens=1024)
-"""A low temperature keeps to the tools' names and types; the limit ends what runs on without an end."""
+"""The settings of small models: a low temperature, so that names and types are correct; and a limit of output tokens
+for an answer that would not end."""
 
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d{1,2})?)(b|m)(?![a-z0-9])")
 _UNITS = {"b": 1e9, "m": 1e6}

@@ -54,7 +54,7 @@ _NO_TOOLS = (
     "tools param requires --jinja",
     "no endpoints found that support tool use",
 )
-"""As Ollama, vLLM, llama.cpp and OpenRouter say that a model, or the server as it was started, takes no tools."""
+"""Errors of Ollama, vLLM, llama.cpp and OpenRouter for a model, or a server's configuration, that accepts no tools."""
 
 
 def takes_no_tools(message: str) -> bool:

@@ -205,7 +205,7 @@ _CLOSED = re.compile(r"\s*\)\s*;?,?")
 
 
 def _applied(text: str, tools: Schemas) -> list[Call] | None:
-    """`f({"a": 1})`, one or more, of offered tools: a call whose only argument is the object of all arguments."""
+    """Read calls of offered tools such as `f({"a": 1})`, whose only argument is an object with all arguments."""
     calls: list[Call] = []
     place = 0
     while place < len(text):

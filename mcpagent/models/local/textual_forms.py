@@ -18,7 +18,7 @@ Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 Call: TypeAlias = tuple[str, dict[str, Any]]
 Calls: TypeAlias = list[Call] | None
-"""All calls of a text; None if anything in it is not exact."""
+"""All calls of a text; None if any part of it is invalid."""
 ReadCalls: TypeAlias = Callable[[str, Schemas], Calls]
 
 _NAME = r"(?P<name>[A-Za-z0-9_.-]{1,128})"
@@ -427,7 +427,7 @@ FORMS: tuple[Form, ...] = (
     Form("functools[", _json_after("functools"), inside=False),  # Phi
     Form(">>>", _headed(rf"\s*+>>>{_NAME}\n\s*+"), inside=False),  # Functionary
 )  # fmt: skip
-"""In order: if two begin alike, the first that reads the text counts."""
+"""The forms by priority: if two begin alike, the first that parses the text counts."""
 
 
 def without_end_tokens(text: str) -> str:

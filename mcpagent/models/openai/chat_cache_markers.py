@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LOOKBACK_MESSAGES = 18
-"""After more messages than this since the request before, its end is marked too."""
+"""Maximum number of messages since the previous request without an additional cache marker."""
 
 _ASKING = ("user", "tool")
 

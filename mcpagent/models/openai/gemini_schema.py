@@ -18,8 +18,7 @@ from mcpagent.utilities.json_schema.parts import (
 )
 
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-"""What stands for the signature of a call that another model made: Gemini 3 refuses a call without one.
-
+"""A placeholder for the signature of a call that another model made, because Gemini 3 refuses a call without one.
 https://ai.google.dev/gemini-api/docs/thought-signatures
 """
 
@@ -45,7 +44,8 @@ _FORMATS = {
 _ANYTHING = {"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}
 _DEEPEST = 12
 _MOST_NODES = 2_000
-"""References are written out, as Gemini has none; what goes deeper, or becomes larger, is left open."""
+"""Most nodes of a schema after its references are inlined, which Gemini requires; deeper or larger parts become `{}`.
+"""
 
 
 def gemini_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

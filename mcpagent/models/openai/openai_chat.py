@@ -42,7 +42,7 @@ _MISSES_REASONING = re.compile(
     r"reasoning_content.{0,80}(missing|passed back|required)|missing.{0,20}reasoning_content",
     re.IGNORECASE,
 )
-"""As DeepSeek's and Moonshot's servers say it, and so gateways before them."""
+"""Errors of DeepSeek and Moonshot, and of gateways before them."""
 
 
 class OpenAIChatModel(OpenAIModel):
@@ -198,7 +198,7 @@ class OpenAIChatModel(OpenAIModel):
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, history=request.messages)
         was_refused = "failed_generation" in answer
-        if self.is_elsewhere:  # before what they are calls of is looked at
+        if self.is_elsewhere:  # before the tool of the call is looked up
             of_any = was_refused or not speaks_for_itself(self.origin)
             response = read_textual_calls(
                 response, callable_in(request), of_any_tool=of_any

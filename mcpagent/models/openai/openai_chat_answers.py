@@ -30,13 +30,13 @@ from mcpagent.values.messages import (
 )
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
-"""Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""
+"""Fields of reasoning text: of DeepSeek, vLLM and llama.cpp; of OpenRouter, Ollama and newer vLLM."""
 
 _CUT = ("length", "max_tokens", "model_length")
-"""Finish reasons of an answer that was cut off: OpenAI's, and what other servers say instead."""
+"""Finish reasons of a truncated answer: OpenAI's, and those of other servers."""
 
 _GIVEN_UP = ("insufficient_system_resource", "error", "cancelled")
-"""Finish reasons of an answer that the provider gave up: DeepSeek's, OpenRouter's, and what gateways make of others."""
+"""Finish reasons of an answer that the provider aborted: DeepSeek's, OpenRouter's and those of gateways."""
 
 _NOT_REPLAYED = (
     *("role", "content", "tool_calls", "refusal", "audio", "function_call"),
@@ -319,7 +319,7 @@ class CompletionStream:
 
 
 _GROWING = ("text", "summary", "thinking")
-"""Fields of a piece that a stream sends in parts: Mistral's content, OpenRouter's `reasoning_details`."""
+"""Fields whose text a stream sends in several deltas: Mistral's content, OpenRouter's `reasoning_details`."""
 
 
 def _add_piece(known: list[Any], piece: Any) -> None:

@@ -173,7 +173,7 @@ _DIALECTS = {
 _MISTRALS = re.compile(
     r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pixtral)", re.IGNORECASE
 )
-"""Also inside the names of models that were made of these: their chat template is the same."""
+"""Names of Mistral's models and of models derived from them, which have the same chat template."""
 
 
 def dialect_of(to: Origin) -> Dialect:
@@ -287,7 +287,7 @@ def _tool_message(
 
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
-"""The two that OpenAI documents."""
+"""The two audio formats that OpenAI documents."""
 
 
 def _file(part: FilePart) -> dict[str, Any] | None:

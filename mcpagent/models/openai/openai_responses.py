@@ -101,7 +101,7 @@ def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
                 for place, content in enumerate(contents)
             ]
         case {"type": "message", "content": None | []}:
-            return []  # it says nothing, and no request may hold it
+            return []  # it is empty, and no request may contain it
         case {"type": "function_call", "name": str(name)}:
             rest = without(item, ("type", "call_id", "name"))
             cut_off = cut_off or item.get("status") == "incomplete"

@@ -8,7 +8,7 @@ from typing import Any
 from mcpagent.values.messages import Citation
 
 MAX_CITED = 1_000
-"""Characters of a cited text that are kept as a value; what goes back to the provider is whole."""
+"""Maximum length of a cited text as a value; the provider gets its text back in full."""
 
 
 def citations_of(listed: object) -> tuple[Citation, ...]:

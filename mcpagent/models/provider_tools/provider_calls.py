@@ -23,7 +23,7 @@ from mcpagent.values.events import (
 from mcpagent.values.messages import Message, Part, ProviderBlock
 
 MAX_TOLD = 4_000
-"""Characters of a result that a model elsewhere is told."""
+"""Most characters of a provider tool's result that another model gets."""
 
 MAX_OUTCOME = 120
 
@@ -322,7 +322,7 @@ def _in_words(ran: ProviderResult, outcome: str) -> str:
     return f"{head}\n{fenced(text)}\n"
 
 
-# -- Of what was sent -------------------------------------------------------------------------------------------------
+# -- items of a request ------------------------------------------------------------------------------------------------
 
 
 def _text(value: object) -> str:

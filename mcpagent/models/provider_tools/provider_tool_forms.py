@@ -47,7 +47,7 @@ _SERVER_TOOLS = (
     "Anthropic docs, pages of the tools, supported models (Nov 2026); types of its SDK"
 )
 _CLAUDES: tuple[tuple[tuple[int, int], Offer], ...] = (
-    # from this version on; the first row that fits counts. From 4.6 on code filters what is found before it is read.
+    # from this version on; the first matching row counts. From 4.6 on, code filters results before Claude reads them.
     (
         (4, 6),
         Offer(
@@ -122,10 +122,10 @@ _GPTS = Offer(
 _NO_WEB = re.compile(
     r"gpt-4\.1-nano.*|o1.*|o3-mini.*|gpt-3\.5.*|gpt-4(-\d.*|-turbo.*)?|gpt-oss.*"
 )
-"""Models of OpenAI's whose pages say that they search no web."""
+"""OpenAI's models without web search, by their documentation."""
 
 _SEARCHES_BY_CHAT = re.compile(r"gpt-.*-search.*")
-"""Models of OpenAI's that search the web through Chat Completions; all others do it through Responses alone."""
+"""OpenAI's models that search the web through Chat Completions; all others do so only through Responses."""
 
 _ROUTED = Offer(
     "OpenRouter docs, server tools (Nov 2026)",
@@ -461,7 +461,7 @@ def beside_ours(
             made["tool_choice"] = {"type": "none"}
         else:
             made["tool_choice"] = "none"
-    elif made.get("tool_choice") == "none":  # all of ours are withdrawn
+    elif made.get("tool_choice") == "none":  # all of mcpagent's tools are withdrawn
         made["tool_choice"] = {
             "type": "allowed_tools",
             "mode": "auto",

@@ -198,12 +198,12 @@ ProviderTool: TypeAlias = (
 KINDS: Mapping[str, type[ProviderTool]] = {
     kind.kind: kind for kind in get_args(ProviderTool)
 }
-"""By the word that cards and the command line have for it."""
+"""Provider tools by their name in cards and on the command line."""
 
 CODE_NAMES = frozenset(
     {"code_execution", "bash_code_execution", "text_editor_code_execution"}
 )
-"""What a model calls when it runs code at Anthropic: one tool asked for, three called."""
+"""Names of the calls of Anthropic's code execution: one tool in the request has three names in calls."""
 
 
 def _is_remote(url: Any) -> bool:

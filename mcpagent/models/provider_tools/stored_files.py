@@ -15,7 +15,7 @@ from mcpagent.models.failures_and_retries import AnswerError
 from mcpagent.values.messages import Document, FileId
 
 MOST_BYTES = 20 * 2**20
-"""Of one file, as of all files of a prompt."""
+"""Most bytes of one file, equal to the budget of all files of a prompt."""
 
 DOWNLOAD_SECONDS = 60.0
 

@@ -40,7 +40,7 @@ from mcpagent.values.messages import (
 )
 
 MOST_KNOWN = 64 * 1024 * 1024
-"""Characters of the files whose form is remembered."""
+"""Maximum size of the cache of converted files, in characters."""
 
 _KINDS: Mapping[str, str] = {
     "image": r"\b(?:image|picture|vision|multi-?modal|mmproj|input_image)",
@@ -52,7 +52,7 @@ _UNSUPPORTED = re.compile(
     r"|cannot (?:read|accept)",
     re.IGNORECASE,
 )
-"""As vLLM, DeepSeek, llama.cpp, Ollama, Groq and OpenRouter say that a model accepts no pictures at all."""
+"""Errors of vLLM, DeepSeek, llama.cpp, Ollama, Groq and OpenRouter for a model that accepts no images."""
 
 _REFUSING = re.compile(
     r"invalid|exceed|too (?:large|big|many|long|small)|could not|unable|cannot|can't|failed|fetch|download|corrupt"
@@ -218,7 +218,7 @@ def refused_files(
 
 
 _TEXTS = {Text, ToolsShown, ToolsChanged, Pinned, Compacted}
-"""The parts of a message that is no answer and has no files."""
+"""Parts that contain no file; a message with only these parts needs no change."""
 
 
 def _older_half(files: Sequence[FilePart]) -> list[FilePart]:

@@ -1,4 +1,4 @@
-"""Lists of tools as servers with rules of their own take them: short descriptions, and a tool for earlier calls."""
+"""Adapt lists of tools to servers with stricter rules: short descriptions, and a placeholder tool for earlier calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACEHOLDER: Mapping[str, Any] = {
         "parameters": {"type": "object", "properties": {}},
     },
 }
-"""A tool that nothing calls, for a history with calls in a request without tools."""
+"""A placeholder tool for a request without tools whose history has calls."""
 
 
 def refused_description(failure: Failure) -> int | None:
@@ -48,7 +48,7 @@ def with_short_descriptions(value: Any, longest: int) -> Any:
             f"{description[: longest - 1].rstrip()}\N{HORIZONTAL ELLIPSIS}"
         )
     items = made.get("input")
-    if isinstance(items, list):  # tools that were found are items of their own
+    if isinstance(items, list):  # found tools are separate items
         made["input"] = [
             with_short_descriptions(item, longest) if "tools" in item else item
             for item in items
@@ -57,7 +57,7 @@ def with_short_descriptions(value: Any, longest: int) -> Any:
 
 
 def wants_tools(failure: Failure) -> bool:
-    """Return whether the failure wants tools in a request whose history calls some.
+    """Return whether the failure requires tools in a request whose history has calls.
 
     As LiteLLM says it for Anthropic and Bedrock (anomalyco/opencode#2915), and Bedrock's Converse behind gateways.
     """

@@ -160,7 +160,7 @@ def _message(message: Any) -> Any:
     content = message.get("content")
     if (
         isinstance(content, list) and message.get("role") != "assistant"
-    ):  # what a server wrote goes back whole
+    ):  # data of a server returns unchanged
         pieces = [piece for piece in content if not _is_blank(piece)]
         if len(pieces) < len(content):
             message = {**message, "content": pieces or None}

@@ -23,7 +23,7 @@ from mcpagent.utilities.text.for_model import set_apart
 
 LONGEST_NAME = 128
 _UNSAID = "none"
-"""Stands for the text of a block that has none, which is not blank."""
+"""Replaces the text of a block without text, because Anthropic refuses a blank one."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 MOST_MARKERS = 4
 
@@ -163,7 +163,7 @@ def _turn(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_blank(block: Any) -> bool:
-    """Return whether the block says nothing, or is of no kind, which Anthropic refuses as well."""
+    """Return whether the block is empty or has no type; Anthropic refuses both."""
     if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
         return True
     text = block.get("text")

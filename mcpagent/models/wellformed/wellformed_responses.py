@@ -49,7 +49,7 @@ def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> 
 
 
 def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa: C901 - one loop, since histories are long
-    """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
+    """Return whether the input is valid as it is; one loop without function calls, since histories are long."""
     waiting: set[Any] = set()
     seen: set[Any] = set()
     is_answered = False
@@ -150,7 +150,7 @@ def _is_empty(item: Mapping[str, Any]) -> bool:
 
 
 def _item(item: Any, parses_arguments: bool) -> Any:
-    """Return the item as it may be sent; None for a message that says nothing."""
+    """Return the item in a valid form; None for an empty message."""
     if not isinstance(item, Mapping):
         return item
     if _is_empty(item):
@@ -173,7 +173,7 @@ def _item(item: Any, parses_arguments: bool) -> Any:
             return {**item, "output": output if has_words(output) else NO_OUTPUT}
         case "message":
             if "role" not in item or ("type" in item and item["role"] != "user"):
-                return item  # what the provider wrote goes back whole
+                return item  # data of the provider returns unchanged
             content = _without_blanks(item.get("content"))
             if not has_words(content):
                 return None
@@ -185,7 +185,7 @@ def _item(item: Any, parses_arguments: bool) -> Any:
 
 
 def _without_blanks(content: Any) -> Any:
-    """Return a list without blank pieces of the user's text; what the provider wrote stays."""
+    """Return a list without the user's blank texts; the provider's own items stay."""
     if not isinstance(content, list):
         return content
     kept = [piece for piece in content if not _is_blank(piece)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mcpagent.history.conversation import Conversation
-from mcpagent.models.provenance import SERVER_TOOLS
+from mcpagent.models.sendable_history import SERVER_TOOLS
 from mcpagent.values.messages import Message, ProviderBlock, Step
 
 PRIOR_TOKENS = 2_000

@@ -154,7 +154,7 @@ def answer_tokens(tokens: int, settings: ModelSettings) -> int:
 
 
 def _bounded(request: ModelRequest, most: int) -> ModelRequest:
-    """With an answer of so many tokens at most."""
+    """Return the request with at most this many output tokens."""
     settings = request.settings
     if settings.max_output_tokens is None or settings.max_output_tokens > most:
         settings = replace(settings, max_output_tokens=most)

@@ -84,7 +84,7 @@ def glance(text: str) -> ParsedOutput:
     if head[:1] not in ("{", "[") or _is_json(head.partition("\n")[0]):
         return replace(read_data(whole_lines), is_sample=True)
     if containers > MAX_CONTAINERS or parts > MAX_ITEMS:
-        return read_data(text)  # which reports it without parsing
+        return read_data(text)  # it reports the limit without parsing
     from pydantic_core import from_json
 
     try:
@@ -219,7 +219,7 @@ def _table(text: str, kind: Literal["CSV", "TSV"]) -> ParsedOutput:
             "text",
             why=f"it begins as {kind} and is none: {line_for_model(str(error), 120)}",
         )
-    # A row by itself takes about as much as three fields.
+    # A row takes about as much memory as three fields.
     return ParsedOutput(kind, value, parts=len(value) * (len(names) + 3))
 
 

@@ -10,7 +10,7 @@ from mcpagent.utilities.text.for_model import fenced, for_model, line_for_model
 from mcpagent.values.messages import BinaryBlock, Image
 
 HEAD, TAIL = 1_200, 600
-"""Characters of the beginning and the end."""
+"""Number of characters from the beginning and the end of a result in its preview."""
 
 BRIEF_HEAD = 160
 """Characters of the beginning of a result for which the conversation has no more room."""

@@ -39,7 +39,7 @@ class LastAnswer:
     def of_run(
         cls, spec: OutputSpec | None, messages: Sequence[Message], *, is_reminded: bool
     ) -> LastAnswer:
-        """For a run whose messages so far are these."""
+        """Create the value for a run with these messages so far."""
         told = any(
             message.role == "user" and is_misfit_note(message.text)
             for message in messages

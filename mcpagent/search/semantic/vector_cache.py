@@ -16,16 +16,17 @@ from mcpagent.utilities.filesystem.bounded_files import check_own
 from mcpagent.utilities.filesystem.file_changes import make_private
 
 Vector: TypeAlias = bytes
-"""Of float32 numbers."""
+"""A vector as the bytes of float32 numbers."""
 
 _FILE = "vectors.sqlite3"
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
 _PROBE = "create a new issue in a repository"
-"""Embedded with each batch of new texts: a model that changed under the same name gives another vector for it."""
+"""A fixed text that is embedded with each batch: if its vector differs from the stored one, the model of this name has
+changed."""
 
 _SAME = 0.999
 _AT_ONCE = 500
-"""Keys of one statement; SQLite takes 999 and more."""
+"""Maximum number of keys in one statement; SQLite accepts at least 999."""
 
 
 class VectorCache:

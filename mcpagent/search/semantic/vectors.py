@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from mcpagent.search.semantic.embedding import Matrix
 
 Vector: TypeAlias = "Row | Matrix"
-"""Of a text: without numpy while the tools are few, else one of its rows."""
+"""The vector of a text: a `Row` for few tools, without numpy, else a row of a matrix."""
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
 _PARTS: Mapping[str, float] = FITTED["vector parts"]
-"""How much each part of a tool counts in its vector."""
+"""Weight of each part of a tool in its vector."""
 
 _BETWEEN = "\x1f"
 _FEW_TOOLS = 128
-"""Tools up to which their cosines take less time without numpy than its import does, for hundreds of searches."""
+"""Maximum number of tools without numpy: for so few, hundreds of searches take less time than importing it."""
 
 _MOST_OF_SENTENCES = 100
-"""Tools up to which "auto" takes a sentence encoder, which needs 10 to 60 ms for each, once."""
+"""Maximum number of tools for which "auto" uses a sentence encoder, which takes 10 to 60 ms for each tool, once."""
 
 _SOME = 16
 _WORD = re.compile(r"[^\W_]+")

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_FILE_BYTES = 1_000_000
-"""Of a configuration, a card, a file of variables: what is read before anybody said that it may be used."""
+"""Size limit of a configuration, a card or a file of variables, which is read before the user consents to it."""
 
 
 MAX_OWN_BYTES = 200_000_000
-"""Of a file that we keep ourselves, such as the tools of a server with very many."""
+"""Size limit of mcpagent's own files, such as the cached tools of a large server."""
 
 
 class FileTooLargeError(OSError):

@@ -13,10 +13,10 @@ _QUIET = {
     "GIT_ALLOW_PROTOCOL": "",
     "GIT_TERMINAL_PROMPT": "0",
 }
-"""Keep git from locking and from downloading."""
+"""Variables that keep git from locking and downloading."""
 
 _NO_PROGRAMS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}")
-"""Settings by which a repository starts programs; they are overridden."""
+"""Overrides of settings with which a repository could start programs."""
 
 GIT_FAILURES = (OSError, subprocess.SubprocessError)
 

@@ -15,7 +15,7 @@ _XDG = {
     "state": ("XDG_STATE_HOME", ".local/state"),
     "cache": ("XDG_CACHE_HOME", ".cache"),
 }
-"""Our kind of folder -> the variable of the XDG Base Directory Specification, and its default under HOME."""
+"""Kind of folder -> the variable of the XDG Base Directory Specification, and its default below HOME."""
 
 
 def user_config_folder(environ: Mapping[str, str]) -> Path:

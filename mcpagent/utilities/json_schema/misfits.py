@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from mcpagent.utilities.text.safe_text import safe_line
 
 _ROOM, _LAST_ROOM = 100, 300
-"""Characters of a value that are shown, before other words and at the end."""
+"""Maximum number of characters of a value in an error: inside a sentence and at its end."""
 
 _NEST = 8
-"""Characters of that room that each level takes, so that none is too deep to be shown."""
+"""Characters by which each level reduces that maximum, so that every level appears."""
 
 _WEAK = ("anyOf", "oneOf")
 

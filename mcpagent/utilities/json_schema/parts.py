@@ -9,7 +9,7 @@ from urllib.parse import unquote
 _BY_NAME = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
 )
-"""Keywords whose keys are names and no keywords."""
+"""Keywords whose keys are names of properties, not keywords."""
 
 _DATA = frozenset({"enum", "const", "default", "examples", "required"})
 _DEEPEST = 60
@@ -40,7 +40,9 @@ def referred(root: Any, reference: Any) -> Any:
 
 
 def dereferenced(schema: Any, root: Any) -> Any:
-    """Return what the schema refers to in the root, over further references; the schema itself without a reference."""
+    """Return the target of the schema's `$ref` in the root, over further references; without a `$ref`, the schema
+    itself.
+    """
     for _ in range(_MOST_REFERENCES):
         found = None
         if isinstance(schema, Mapping):
@@ -109,7 +111,7 @@ def rewritten(
     change: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     depth: int = 0,
 ) -> Any:
-    """Return the schema with each schema in it changed, the outer ones first; what is too deep becomes `{}`.
+    """Return the schema with each subschema changed, the outer ones first; a too deep one becomes `{}`.
 
     `change` gets a schema and returns what replaces it. Names of properties and values are not changed.
     """

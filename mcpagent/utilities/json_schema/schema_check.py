@@ -11,10 +11,10 @@ from mcpagent.utilities.json_schema.schema_form import Schema, UncheckedError
 from mcpagent.utilities.text.foreign_patterns import CpuBudget, PatternError, compiled
 
 MAX_NESTING = 200
-"""Schemas within schemas that apply at once, counted along the way into the value."""
+"""Maximum depth of nested schemas that apply at once."""
 
 MAX_MISFITS = 5
-"""Things that are found not to fit, at each place and in all."""
+"""Maximum number of reported errors, for each location and in total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,15 @@ class CheckLimits:
 
 
 AT_ONCE = CheckLimits(20_000, 0.02, ends_at_patterns=True)
-"""What an event loop can wait for."""
+"""Limits of a check in the event loop."""
 
 IN_ALL = CheckLimits(500_000, 0.2)
-"""What there is for a value at most."""
+"""Limits of a check in total."""
 
 MessageMatch: TypeAlias = Iterable[Misfit]
 Judge: TypeAlias = Callable[["Check", Any, dict[str, Any], Any], MessageMatch]
-"""What a keyword does: its rule, the schema it stands in and the value to what does not fit."""
+"""The implementation of a keyword. Args: the check, the keyword's value, the schema that contains it, and the validated
+value. Returns the errors."""
 
 _PYTHON_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "array": list,

@@ -14,7 +14,7 @@ from mcpagent.utilities.json_schema.parts import referred
 from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_PARTS = 10_000
-"""Schemas within one, and entries of its lists, that are looked at; a schema with more is not used."""
+"""Maximum number of subschemas and list entries; a larger schema is not used."""
 
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 COUNTS = (
@@ -30,11 +30,13 @@ COUNTS = (
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor", "$id", "id")
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
-"""In them, what stands beside a `$ref` counts for nothing."""
+"""Drafts that ignore keywords next to a `$ref`."""
 
 
 class UncheckedError(Exception):
-    """Raised if a schema cannot be used, at all or for this value. The value stays unchecked; the message says why."""
+    """Raised if a schema cannot be used, in general or for this value. The message has the reason; the value stays
+    unchecked.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +150,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
         and all(_is_schema(one) or _is_names(one) for one in rule.values())
     ),
 }
-"""What a keyword's value has to be; all others are notes."""
+"""Predicates for the value of each keyword; other keywords are annotations."""
 
 
 class _FormReader:

@@ -98,7 +98,7 @@ def _if(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> MessageM
 # Numbers
 
 _MOST_BITS = 10_000
-"""Of a number that is divided by a fraction; larger ones are let through."""
+"""Maximum size in bits of a number whose division by a fraction is checked; a larger number passes."""
 
 
 def _number(breaks: Callable[[Any, Any], bool], words: str, other: str = "") -> Judge:

@@ -18,7 +18,7 @@ from mcpagent.utilities.processes.watchdog import KEEPER, ProcessGuard
 from mcpagent.utilities.text.safe_text import safe_text
 
 MAX_KEPT = 50_000
-"""Characters of the output that are kept: half from its start, half from its end."""
+"""Maximum number of characters of the output: half from its beginning, half from its end."""
 
 MAX_SHOWN = 200_000
 _END_SECONDS = 2.0

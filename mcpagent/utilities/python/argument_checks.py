@@ -116,7 +116,7 @@ def _got(value: object, *, is_wrong_type: bool = True) -> str:
 def checked(
     error: type[McpAgentError] = ConfigError,
 ) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """The function, raising `error` for an argument that is not what its annotation says."""
+    """Return the function, which raises `error` for an argument that does not match its annotation."""
 
     def decorate(function: Callable[_P, _T]) -> Callable[_P, _T]:
         code = function.__code__
@@ -175,7 +175,7 @@ def expect_options(
 def expect_fields(
     value: Any, label: str = "", error: type[McpAgentError] = ConfigError
 ) -> None:
-    """Raises `error` if a field of this dataclass is not what its annotation says; for `__post_init__`."""
+    """Raise `error` if a field of this dataclass does not match its annotation; for `__post_init__`."""
     made: Any = type(value)
     if label:
         before = f"{label}: "

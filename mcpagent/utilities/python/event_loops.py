@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from mcpagent.errors import AgentStateError
 
 END_SECONDS = 5.0
-"""So long who was interrupted waits for work that does not heed its cancellation."""
+"""Timeout after an interruption for work that ignores its cancellation."""
 
 _T = TypeVar("_T")
 
@@ -139,7 +139,7 @@ class BackgroundLoop:
         return await OtherLoopWork(work, self.loop).awaited()
 
     def close(self) -> None:
-        """Ends what it still does, and then its thread."""
+        """Cancel its work, and end its thread."""
         self.run(_end_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(END_SECONDS)

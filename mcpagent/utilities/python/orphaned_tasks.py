@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 LEFT_AFTER_SECONDS = 2.0
-"""So long work may take to end that was cancelled."""
+"""Timeout for the end of cancelled work."""
 
 _LEFT: set[asyncio.Future[Any]] = set()
-"""An event loop does not keep its tasks by itself."""
+"""Strong references to abandoned tasks, since an event loop has only weak ones."""
 
 
 async def end_or_leave(

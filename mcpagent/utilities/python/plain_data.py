@@ -18,7 +18,7 @@ MALFORMED = (
     OverflowError,
     RecursionError,
 )
-"""What code raises that reads third-party data or a damaged file of another shape than it expects."""
+"""Exceptions of code that reads third-party or damaged data of an unexpected shape."""
 
 
 @cache

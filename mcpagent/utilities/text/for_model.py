@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 MAX_DESCRIPTION = 2_048
-"""Characters of a description, of a tool or of a parameter."""
+"""Maximum length of the description of a tool or parameter."""
 MAX_ERROR = 10_000
-"""Characters of an error's text."""
+"""Maximum length of an error's text."""
 CUT = f" [cut here: longer than {MAX_DESCRIPTION:,} characters]"
 _FENCES = ("```", "~~~")
 _LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -62,7 +62,7 @@ _CONTROLS_OF_ASCII = bytes(
 )
 _KEYCAP, _BLACK_FLAG = "\u20e3", "\U0001f3f4"
 _REGIONS = ("gbeng", "gbsct", "gbwls")
-"""The flags that emoji are made of by tag characters, as Unicode recommends them for interchange."""
+"""The regional flags among the emoji that consist of tag characters and that Unicode recommends for interchange."""
 
 
 def _tagged(letters: str) -> str:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from regex import Pattern
 
 MAX_PATTERN = 1_000
-"""Characters of a pattern that is compiled: what the engine does to read one grows with the square of them."""
+"""Maximum length of a pattern; the engine's time to compile it grows with the square of the length."""
 
 MAX_EXPANDED = 2_500
-"""Characters of a pattern with its counted repeats written out, as the engine does: `(ab){3}` is nine."""
+"""Maximum length of a pattern after its counted repetitions are expanded, as the engine does: `(ab){3}` has nine."""
 
 _COUNT = re.compile(r"\{\s*(\d+)")
 _ODD_COUNT = re.compile(r"\{[\d,]*[\s#]")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_DEPTH = 64
-"""Levels of lists and mappings."""
+"""Maximum depth of lists and mappings."""
 
 MAX_DIGITS = 100
 """Of a whole number: reading a long one takes more than linear time, and Python refuses to write it."""

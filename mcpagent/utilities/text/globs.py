@@ -5,7 +5,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 MOST_CHARACTERS = 1_000
-"""Of a pattern: what a longer one costs grows with its square. It still is the name that it spells."""
+"""Maximum length of a pattern, since its cost grows with the square of the length. A longer one matches only its own
+text."""
 
 
 def fits(name: str, glob: str) -> bool:

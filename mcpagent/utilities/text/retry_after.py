@@ -9,7 +9,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
-"""More digits than these are more years than anybody waits: no number that was meant."""
+"""Number of seconds; more digits would mean years, which no server intends."""
 
 
 def retry_after_seconds(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 MAX_LISTED_NAMES = 20
 
 _STEP = 200_000
-"""Characters that are looked at at once; other threads run in between."""
+"""Characters that are processed in one step; other threads run in between."""
 
 _KEPT_CONTROLS = frozenset("\n\t")
 _HIDDEN = re.compile(
@@ -59,7 +59,7 @@ _IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\ufffc\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Characters that are drawn as nothing: Default_Ignorable_Code_Point of Unicode, and blank ones such as in Braille."""
+"""Characters without a visible shape: Unicode's Default_Ignorable_Code_Point, and blank ones such as in Braille."""
 
 
 def visible(text: str, kept: str = "\n\t") -> str:

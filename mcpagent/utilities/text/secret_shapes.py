@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 
 _WORD = r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{2,14}|\d{1,4})"
-"""A text is read as words in one way only: with two ways for each word a search would take exponential time."""
+"""A word. Each text has only one reading as words: two would make a search take exponential time."""
 
 _NO_WORDS = rf"(?!{_WORD}(?:[-_.]{_WORD})+(?![A-Za-z0-9_-]))"
-"""Excludes joined words and numbers, such as `rotation-policy-of-2026`: a key of an issuer is none."""
+"""Excludes joined words and numbers, such as `rotation-policy-of-2026`, which are not an issuer's key."""
 
 _TOKEN = rf"{_NO_WORDS}[A-Za-z0-9_-]"
 _START = (

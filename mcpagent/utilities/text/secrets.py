@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
 REDACTED = "[redacted]"
 SHORTEST = 8
-"""Shorter values are not replaced: that would spoil the text and hide nothing."""
+"""Minimum length of a replaced value: replacing shorter ones would damage the text and protect nothing."""
 
 _SHORTEST_RANDOM = 16
 _FEWEST_UNREAD = 11
-"""Of 16 random characters, some make up a number, a word, or a part too short to be judged."""
+"""Minimum number of characters outside words and numbers in a random value of 16: some random characters form a number,
+a word, or a part too short to judge."""
 
 _JUDGED = 200
-"""A longer value is judged by its beginning."""
+"""Maximum number of characters of a value that are judged."""
 
 Redact: TypeAlias = Callable[[str], str]
 
@@ -160,7 +161,7 @@ _WHICH_ONE = re.compile(
     r"_(?:prod|production|live|stage|staging|dev|development|test|testing|qa|uat|ci|local|sandbox|demo"
     r"|primary|secondary|current|previous|next|old|new|backup|default|main)\Z"
 )
-"""Which of several it is: `DB_PASSWORD_PROD` is a password as `DB_PASSWORD` is."""
+"""Suffixes that distinguish several credentials of one kind: `DB_PASSWORD_PROD` is a password like `DB_PASSWORD`."""
 
 _DIGIT = re.compile(r"\d")
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
@@ -381,7 +382,7 @@ def known_values() -> frozenset[str]:
 
 
 def _spellings() -> tuple[str, ...]:
-    """Return each known value, as it is, as it is shown and in base64, the longest first."""
+    """Return the spellings of each known value (verbatim, displayed, base64), the longest first."""
     global _spelled
     if _spelled[0] is not (known := _values):
         found = {text for value in known for text in _texts_of(value)} - {""}
@@ -566,7 +567,7 @@ def _found_in(text: str, words: Sequence[str]) -> list[str]:
 
 
 _LOOKED_AT = 1_000_000
-"""Characters that are searched for words at once."""
+"""Characters that are searched for words in one step."""
 
 
 _LAST_WORD = re.compile(r"[!-~]*\Z")

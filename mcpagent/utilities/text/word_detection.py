@@ -13,23 +13,23 @@ from functools import cache
 from pathlib import Path
 
 LETTERS = "\n0abcdefghijklmnopqrstuvwxyz"
-"""A line feed is the end of a word, or its beginning; 0 is any digit."""
+"""The alphabet of the model: a line feed marks the beginning or end of a word, 0 stands for any digit."""
 
 PIECE = re.compile(r"[^\s_./:,;=@|\"'`\\-]+")
-"""What stands between the characters that join words."""
+"""A piece between the characters that join words."""
 
 _UNIT = re.compile(r"(?:[A-Z]+(?![a-z])|[A-Z]?[a-z]+)\d*|\d+|.")
 _HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _DIGIT = re.compile(r"\d")
 _SHORTEST = 4
-"""A shorter piece is an abbreviation as well as a part of a key."""
+"""Minimum length of a judged piece: a shorter one may be an abbreviation or a part of a key."""
 
 _DIGIT_BITS = math.log2(10)
 _NUMBER_BITS = 6.0
 _SYMBOL_BITS = 6.0
 _MOST_BITS = 6.7
 _MOST_BITS_OF_HEX = 4.3
-"""For each character: a hexadecimal digit has 4 bits, others have 5 to 6, and cost more by the letters of words."""
+"""Maximum bits per character of a hexadecimal value: a hexadecimal digit has 4 bits, random text 5 to 6."""
 
 
 @cache
@@ -51,7 +51,7 @@ def _rows() -> dict[str, dict[str, float]]:
 
 
 def bits_of(char: str) -> float:
-    """Return the bits that a character of `letter_bits.txt` stands for."""
+    """Return the bits that a character of `letter_bits.txt` encodes."""
     return (ord(char) - ord("#")) / 4
 
 

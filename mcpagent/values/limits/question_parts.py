@@ -83,5 +83,5 @@ _LONGEST_APOLOGY = 400
 
 
 def is_apology(text: str) -> bool:
-    """Return whether an answer only says that it cannot be given."""
+    """Return whether an answer is only an apology."""
     return len(text) <= _LONGEST_APOLOGY and _APOLOGY.search(text) is not None

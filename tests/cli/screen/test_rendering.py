@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mcpagent.cli.screen.rendering import Place, RunningCalls, TurnView
+from mcpagent.cli.screen.rendering import GroupPosition, RunningCalls, TurnView
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, make_console
 from mcpagent.values.events import (
     AnswerRestarted,
@@ -36,13 +36,13 @@ def test_calls_that_run_together_are_one_group() -> None:
     running = RunningCalls()
     for call_id in "abc":
         running.start(started(call_id, f"tool_{call_id}"))
-    assert running.finish(finished("b", "tool_b")) == Place(in_group=True, opens=3)
+    assert running.finish(finished("b", "tool_b")) == GroupPosition(in_group=True, opens=3)
     running.start(started("d", "later"))
-    assert running.finish(finished("d", "later")) == Place()
-    assert running.finish(finished("a", "tool_a")) == Place(in_group=True)
-    assert running.finish(finished("c", "tool_c")) == Place(in_group=True, is_last=True)
+    assert running.finish(finished("d", "later")) == GroupPosition()
+    assert running.finish(finished("a", "tool_a")) == GroupPosition(in_group=True)
+    assert running.finish(finished("c", "tool_c")) == GroupPosition(in_group=True, is_last=True)
     running.start(started("e", "alone"))
-    assert running.finish(finished("e", "alone")) == Place()
+    assert running.finish(finished("e", "alone")) == GroupPosition()
 
 
 def test_the_moving_line_names_what_runs_and_how_far_it_is() -> None:

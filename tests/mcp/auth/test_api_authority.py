@@ -14,7 +14,7 @@ from mcpagent.config.server_config import SignInConfig
 from mcpagent.mcp.auth import sign_in_flow
 from mcpagent.mcp.auth.sign_in_flow import loopback_page
 from mcpagent.mcp.auth.stored_auth import StoredSignIn
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.toolsets.api_toolset import openapi_toolset
 from mcpagent.values.messages import Text
 from tests.servers.everyday import serving

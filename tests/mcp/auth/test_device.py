@@ -13,7 +13,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.auth.device import DEVICE_CODE, DeviceCode
 from mcpagent.mcp.auth.sign_in_flow import Registration, sign_in_by_device
 from mcpagent.mcp.auth.stored_auth import StoredSignIn
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.utilities.text.secrets import without_secrets
 from tests.servers.own_authority import OwnAuthority, behind
 from tests.tables import each_row

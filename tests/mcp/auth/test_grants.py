@@ -19,7 +19,7 @@ from mcpagent.config import ServerConfig, load_servers
 from mcpagent.config.secret_store import NO_KEYRING, SecretStore
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.mcp.auth.stored_auth import StoredSignIn
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.messages import Text
 from tests.mcp.at_once import rows_at_once
 from tests.servers.own_authority import OwnAuthority, behind

@@ -33,7 +33,7 @@ from mcpagent.mcp.auth.oauth import LoopbackPage, callback_result
 from mcpagent.mcp.auth.sign_in_flow import Registration, SignedIn, loopback_page, sign_in, sign_out
 from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage, address_name
 from mcpagent.mcp.auth.stored_auth import StoredSignIn
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.utilities.text.secrets import without_secrets
 from mcpagent.values.messages import Text
 from tests.mcp.at_once import rows_at_once

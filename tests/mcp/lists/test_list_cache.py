@@ -21,7 +21,6 @@ from starlette.routing import Route
 
 from mcpagent.config import Era, ServerConfig, ServersConfig
 from mcpagent.mcp.all_servers import McpServers
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache, config_fingerprint
 from mcpagent.mcp.lists.server_lists import (
     PromptArgument,
@@ -31,6 +30,7 @@ from mcpagent.mcp.lists.server_lists import (
     ToolsDifference,
     difference,
 )
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.values.events import Event, Notice, ServerConnected
 from mcpagent.values.messages import Text, ToolDefinition

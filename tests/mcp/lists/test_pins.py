@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.pins import PinStore, ToolChange
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.events import Event, Notice
 from mcpagent.values.messages import Text, ToolDefinition
 from mcpagent.values.tools import ToolOutput

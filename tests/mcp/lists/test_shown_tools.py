@@ -16,10 +16,10 @@ import pytest
 
 from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.lists.shown_tools import ShownTool
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.anthropic.messages_model import request_body as anthropic_body
 from mcpagent.models.base import ModelRequest

@@ -18,9 +18,9 @@ from mcpagent.agents.cards.agent_cards import agent_from_card
 from mcpagent.agents.cards.teams import read_team
 from mcpagent.config.secret_store import key_store, with_stored_keys
 from mcpagent.errors import ServerError
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.values.events import Event, Notice
 from mcpagent.values.messages import Text, ToolCall

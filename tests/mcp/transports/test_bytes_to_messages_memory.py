@@ -18,7 +18,7 @@ MEGABYTES = 50
 ASKING = """
 import asyncio, json, sys
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from tests.memory import peak_megabytes
 
 async def main():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.history.intake.admission_of_content import judged
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.utilities.text.retry_after import retry_after_seconds
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput

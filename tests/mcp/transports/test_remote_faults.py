@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import ToolOutput
 from tests.mcp.at_once import at_once, one_by_one

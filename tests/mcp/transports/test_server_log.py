@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.transports.server_log import ServerLog, log_path
 from mcpagent.utilities.text.secrets import hide
 from tests.servers.leftovers import nothing_left

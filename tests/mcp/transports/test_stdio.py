@@ -19,8 +19,8 @@ import pytest
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.history.intake.admission_of_content import judged
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.listing import MAX_TOOLS
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.values.events import Event, ServerConnected, ServerConnecting, ServerFailed
 from mcpagent.values.messages import Text

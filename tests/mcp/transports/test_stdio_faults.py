@@ -18,7 +18,7 @@ import pytest
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.history.intake.admission_of_content import judged
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once, one_by_one

@@ -18,8 +18,8 @@ from mcpagent.values.events import Event, Notice, ignore
 from mcpagent.values.messages import Message, Text, ToolResult, user_message
 from tests.models.test_http_model_recordings import HELLO, RECORDINGS, adapter, recorded, response_of
 from tests.models.test_http_model_simulator import discovers, talk
-from tests.models.test_provenance import MODELS as SOURCES
-from tests.models.test_provenance import kinds_of, request_of, told
+from tests.models.test_sendable_history import MODELS as SOURCES
+from tests.models.test_sendable_history import kinds_of, request_of, told
 from tests.simulator.clouds import CLOUDS, CloudTransport, aws_frame
 from tests.simulator.values import Brain
 from tests.wire.life import KINDS, Life

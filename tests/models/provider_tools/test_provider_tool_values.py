@@ -36,7 +36,6 @@ from mcpagent.models import (
     OpenAIResponsesModel,
 )
 from mcpagent.models.capabilities import anthropic_capabilities, openai_capabilities
-from mcpagent.models.provenance import written_for
 from mcpagent.models.provider_tools.citations import citations_of
 from mcpagent.models.provider_tools.provider_calls import call_events, in_words, ran_in
 from mcpagent.models.provider_tools.provider_tool_forms import beside_ours, refused_tools
@@ -44,6 +43,7 @@ from mcpagent.models.provider_tools.provider_tool_values import (
     ProviderTool,
     as_data,
 )
+from mcpagent.models.sendable_history import written_for
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.sources import AnyTools
 from mcpagent.values.events import (

@@ -10,7 +10,7 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 
 PLANTED = (
     *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GH_TOKEN"),

@@ -17,7 +17,7 @@ from mcpagent.history.token_estimates import message_tokens
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
-from mcpagent.models.provenance import last_container, written_for
+from mcpagent.models.sendable_history import last_container, written_for
 from mcpagent.models.tool_changes_in_history import plan_tools
 from mcpagent.run.compaction.cutting import CuttableRange, shortest, tail_of, with_short_results
 from mcpagent.values.messages import (

@@ -14,7 +14,7 @@ from mcpagent import Agent
 from mcpagent.errors import InputError
 from mcpagent.history.conversation import Conversation
 from mcpagent.history.token_estimates import DEFINITION_SHARE, IMAGE_TOKENS, message_tokens, text_tokens
-from mcpagent.models.foreign_histories import read_history
+from mcpagent.models.imported_histories import read_history
 from mcpagent.run.compaction.measuring import PRIOR_TOKENS, Measure, measured
 from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.values.messages import (

@@ -15,7 +15,7 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.utilities.processes.process_tree import children_of, end_marked, with_mark
 from mcpagent.utilities.processes.watchdog import MARK, SCRIPT, ProcessGuard, ProcessMark
@@ -32,7 +32,7 @@ SLEEPER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); p
 HOST = """
 import asyncio, sys
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.utilities.processes.watchdog import MARK, SCRIPT
 
 async def main():
@@ -431,7 +431,8 @@ async def test_one_keeper_watches_all_servers_and_stays_for_the_next(tmp_path: P
 def test_the_keeper_ends_with_a_program_that_closed_its_servers(tmp_path: Path) -> None:
     """It is waited for, and nothing is reported about it."""
     program = (
-        "import asyncio, sys\nfrom mcpagent.config import ServerConfig\nfrom mcpagent.mcp.link import ServerLink\n"
+        "import asyncio, sys\nfrom mcpagent.config import ServerConfig\n"
+        "from mcpagent.mcp.server_link import ServerLink\n"
         "from mcpagent.utilities.processes.process_tree import children_of\n"
         "async def main():\n"
         "    config = ServerConfig('s', command=sys.executable, args=tuple(sys.argv[1:]))\n"

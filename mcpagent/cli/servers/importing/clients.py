@@ -46,7 +46,7 @@ _OF_USER: tuple[tuple[Client, str, str], ...] = (
     ("gemini", "home", ".gemini/settings.json"),
     ("goose", "goose", "config.yaml"),
 )
-"""Client, the folder that a path starts from (see `_folders`), and the path, which may be a glob."""
+"""Rows: client, the base folder of the path (see `_folders`), and the path, which may be a glob."""
 
 _OF_PROJECT: tuple[tuple[Client, str], ...] = (
     ("cursor", ".cursor/mcp.json"),
@@ -59,7 +59,7 @@ _SECTIONS: Mapping[Client, str] = {
     "codex": "mcp_servers",
     "goose": "extensions",
 }
-"""The key that the servers are under; of all other clients it is `mcpServers`."""
+"""The key of the servers by client; all other clients use `mcpServers`."""
 
 
 def client_files(
@@ -78,7 +78,7 @@ def client_files(
             for client, name in _OF_PROJECT
         ]
     seen: dict[Path, ClientFile] = {}
-    for file in found:  # in the home folder the project's are the user's
+    for file in found:  # in the home folder, a project's files are the user's own
         if _is_file(file.path):
             seen.setdefault(file.path, file)
     return list(seen.values())
@@ -169,7 +169,7 @@ def _names(data: Any, key: str) -> set[str]:
 
 
 MAX_CLIENT_BYTES = 5_000_000
-"""Some clients keep much else in the file that their servers are in."""
+"""Size limit of a client's file, which may contain much besides its servers."""
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:
@@ -199,7 +199,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
 
 
 def _no_yaml(path: Path, error: yaml.MarkedYAMLError) -> str:
-    """Return `path:line:column: what is wrong`; quoted values are left out, as they may be secrets."""
+    """Return `path:line:column: problem` without quoted values, which may be secrets."""
     mark, place = error.problem_mark, ""
     if mark is not None:
         place = f":{mark.line + 1}:{mark.column + 1}"

@@ -18,18 +18,18 @@ from mcpagent.cli.common.exit_codes import ExitCode
 from mcpagent.cli.common.number_formats import counted
 from mcpagent.cli.common.options import Client, Options, WriteScope
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_out
-from mcpagent.cli.servers.importing.clients import (
-    ClientFile,
-    client_files,
-    read_client_file,
-)
-from mcpagent.cli.servers.importing.foreign_entries import (
+from mcpagent.cli.servers.importing.client_entries import (
     ConvertedEntry,
     NewSecret,
     moved_workspace,
     taken_by_project,
     taken_by_user,
     taken_over,
+)
+from mcpagent.cli.servers.importing.clients import (
+    ClientFile,
+    client_files,
+    read_client_file,
 )
 from mcpagent.cli.servers.server_editing import (
     ServerFile,
@@ -57,7 +57,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportMode:
-    """The mode of an import: `replaceable` names may be replaced; `plan` converts an entry and its secrets."""
+    """How to import: `replaceable` are the names that may be replaced, `plan` converts an entry and its secrets."""
 
     replaceable: frozenset[str]
     plan: Callable[[str, dict[str, Any]], ConvertedEntry]

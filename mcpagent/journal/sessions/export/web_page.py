@@ -59,7 +59,7 @@ MAX_NAMES_SHOWN = 8
 
 
 class _Html(str):
-    """Markup of ours, with all texts in it escaped."""
+    """mcpagent's own markup; all texts in it are escaped."""
 
     __slots__ = ()
 
@@ -445,7 +445,7 @@ def _reader() -> MarkdownIt:
 
 
 def _harmless(token: Token) -> None:
-    """Remove all attributes except the address of a link; put headings below ours."""
+    """Remove all attributes except the address of a link, and lower the level of headings below that of the page."""
     href = str(token.attrs.get("href", ""))
     start = token.attrs.get("start")
     token.attrs, token.info, token.meta = {}, "", {}

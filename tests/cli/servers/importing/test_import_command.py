@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mcpagent.cli.app import command_line, run
 from mcpagent.cli.common.options import Client, Options
 from mcpagent.cli.help_pages import command_page
+from mcpagent.cli.servers.importing.client_entries import taken_by_project, taken_over
 from mcpagent.cli.servers.importing.clients import client_files
-from mcpagent.cli.servers.importing.foreign_entries import taken_by_project, taken_over
 from mcpagent.cli.servers.importing.import_command import servers_elsewhere
 from mcpagent.config import load_found_servers
 from mcpagent.config.literals import literal_secrets

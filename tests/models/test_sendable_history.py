@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.base import search_problem
 from mcpagent.models.http_model import HttpModel
-from mcpagent.models.provenance import written_for
+from mcpagent.models.sendable_history import written_for
 from mcpagent.models.transport.sdk_connection import encoded
 from mcpagent.values.events import ignore
 from mcpagent.values.messages import (

@@ -18,8 +18,8 @@ from openai.types.responses import ResponseFunctionToolCall
 from mcpagent.errors import InputError
 from mcpagent.history.conversation import closed
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
-from mcpagent.models.foreign_histories import read_history
 from mcpagent.models.http_model import HttpModel
+from mcpagent.models.imported_histories import read_history
 from mcpagent.values.messages import (
     Image,
     Message,

@@ -18,7 +18,7 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.events import Event, ToolProgress
 from mcpagent.values.messages import Text
 from tests.servers.leftovers import nothing_left

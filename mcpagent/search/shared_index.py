@@ -26,7 +26,7 @@ from mcpagent.search.words import pieces, written_words
 from mcpagent.values.messages import ToolDefinition
 
 MOST_LEFT = 2_000
-"""Tools that may be kept although no session has them any more, or as many as there are others."""
+"""How many more unused tools than used ones the index may hold before it is rebuilt."""
 
 
 class SharedIndex:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpagent.search import SearchHistory, SearchResult, ToolIndex
 from mcpagent.search.result import RankingName
-from mcpagent.search.shared import MOST_LEFT, SharedIndex
+from mcpagent.search.shared_index import MOST_LEFT, SharedIndex
 from mcpagent.values.messages import ToolDefinition
 from tests.search.test_index_properties import tools_numbered
 

@@ -18,8 +18,8 @@ import mcpagent
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.all_servers import McpServers
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.values.events import Event, ServerConnected, ServerConnecting, ServerFailed
 from mcpagent.values.messages import Text

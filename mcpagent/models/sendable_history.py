@@ -53,7 +53,7 @@ from mcpagent.values.messages import (
 )
 
 PROTOCOLS = {"anthropic": "messages", "openai": "responses"}
-"""By the providers whose name says it; all others speak Chat Completions."""
+"""Protocols of providers by name; all others use Chat Completions."""
 
 SERVER_TOOLS: Mapping[str, frozenset[str]] = {
     "messages": frozenset(
@@ -68,11 +68,12 @@ SERVER_TOOLS: Mapping[str, frozenset[str]] = {
     ),
     "chat": frozenset(),
 }
-"""What stands in an answer of tools that the provider ran: nobody answers it, and it goes back as it is."""
+"""By protocol: block types of tools that the provider ran. The client does not answer them, and returns them unchanged.
+"""
 
 _BINDS = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5)}
-"""Families of Claude, and the version from which on thoughts are refused where what stood before them is another (wire
-formats, thinking binding)."""
+"""Families of Claude, and the first version that refuses thoughts after a changed history (wire formats, thinking
+binding)."""
 
 
 def address_of(base_url: str) -> str:

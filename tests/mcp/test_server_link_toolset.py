@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.values.events import Emit, Event, ToolProgress, ignore
 from mcpagent.values.messages import Image, Text

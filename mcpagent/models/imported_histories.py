@@ -20,7 +20,7 @@ from mcpagent.history.conversation import closed, usable_history
 from mcpagent.history.intake.file_descriptions import bracketed, file_kind
 from mcpagent.models.anthropic.messages_model import read_block
 from mcpagent.models.openai.openai_responses import read_item
-from mcpagent.models.provenance import SERVER_TOOLS
+from mcpagent.models.sendable_history import SERVER_TOOLS
 from mcpagent.models.wire_values import read_call, without
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.for_model import fenced

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.listing import MAX_TOOLS
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.values.events import Event, ServerLogged
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput

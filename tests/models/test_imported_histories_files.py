@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcpagent.history.intake.media_types import base64_text
-from mcpagent.models.foreign_histories import read_history
+from mcpagent.models.imported_histories import read_history
 from mcpagent.values.messages import Audio, Document, FileId, ImageUrl, Part, Text
 from tests.made_files import pdf, wav
 from tests.tables import each_row

@@ -17,10 +17,10 @@ from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
 from mcpagent.journal.recording import Recorder
 from mcpagent.mcp.handlers import Handlers
-from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
+from mcpagent.mcp.server_link import ServerLink
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
 from mcpagent.values.events import Event

@@ -41,7 +41,7 @@ _WRITTEN = {
     "always_load": "alwaysLoad",
     "sign_in": "sign_in",
 }
-"""Our keys, in the order and with the names that we write."""
+"""mcpagent's keys, in the order and spelling of a written entry."""
 
 _MEANINGLESS = frozenset(
     {
@@ -56,10 +56,10 @@ _MEANINGLESS = frozenset(
         "timeout",
     }
 )
-"""Keys of other clients that change nothing here, or are read in another way."""
+"""Keys of other clients without an effect in mcpagent, or with another spelling."""
 
 _TIMEOUT_UNITS = {"claude-code": 0.001, "gemini": 0.001, "goose": 1.0}
-"""Seconds that one unit of the bare key `timeout` has, by the client's documentation."""
+"""The unit of the key `timeout` in seconds, by the client's documentation."""
 
 Inputs = Mapping[str, Mapping[str, Any]]
 
