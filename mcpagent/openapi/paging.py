@@ -16,7 +16,9 @@ MAX_PAGES = 10
 MAX_PAGED_BYTES = 2_000_000
 """No further page is requested beyond this size."""
 
-_LINK = re.compile(r'<([^<>]{1,4000})>((?:\s*;\s*[^;,"=]+(?:=\s*(?:"[^"]*"|[^;,"]*))?)*)')
+_LINK = re.compile(
+    r'<([^<>]{1,4000})>((?:\s*;\s*[^;,"=]+(?:=\s*(?:"[^"]*"|[^;,"]*))?)*)'
+)
 _ATTRIBUTE = re.compile(r';\s*([^;,"=\s]+)\s*(?:=\s*(?:"([^"]*)"|([^;,"]*)))?')
 _PAGED = re.compile(
     r"page|cursor|offset|start|after|before|token|marker|skip|continuation",
