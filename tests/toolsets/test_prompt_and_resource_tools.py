@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from mcp.server.mcpserver import MCPServer
 
 from mcpagent import Agent, ApprovalPolicy, RunOptions, ToolSearch
@@ -224,6 +225,7 @@ async def test_a_prompt_of_no_server_is_an_unknown_name() -> None:
     assert "Not found: guides/none" in got["add"].text
 
 
+@pytest.mark.slow
 async def test_a_loaded_prompt_survives_compaction() -> None:
     def say(name: str) -> str:
         """Reads all."""
