@@ -258,9 +258,8 @@ def _listed_files(folder: Path, most: FileLimits) -> tuple[dict[str, str], int]:
         )
     odd = [path for path in paths if with_codes(path, "") != path]
     if odd:
-        raise SkillError(
-            f"{shown}: the file name '{with_codes(odd[0], '')[:100]}' cannot be shown; rename it"
-        )
+        name = with_codes(odd[0], "")[:100]
+        raise SkillError(f"{shown}: the file name '{name}' cannot be shown; rename it")
     if size > most.bytes:
         raise SkillError(
             f"{shown}: its files have more than {most.bytes / 1_000_000:.1f} MB; leave some out"

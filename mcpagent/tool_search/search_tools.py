@@ -567,10 +567,19 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
         room = session.room(outcome.added).words()
         text = f"The model takes {room} more and no more; add fewer, or answer with what is loaded."
         return ToolOutput.of_text(text, error="invalid_arguments")
+    return await _added(session, asked, outcome)
+
+
+async def _added(
+    session: SessionTools, asked: Sequence[str], outcome: AddOutcome
+) -> ToolOutput:
+    """Return the result that adds these tools, with the instructions of skills and prompts among them."""
     error: ToolErrorKind | None = (
         None if outcome.added or outcome.already else "unknown_tool"
     )
-    told = _add_message(outcome) + (_connecting(session) if outcome.not_found else "")
+    told = _add_message(outcome)
+    if outcome.not_found:
+        told += _connecting(session)
     read = await _instructions(session, outcome.added)
     read += [
         await _prompt_text(session, reader, prompt)

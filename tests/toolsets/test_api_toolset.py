@@ -86,6 +86,7 @@ def test_an_entry_that_cannot_work_is_refused_in_one_line() -> None:
 
 def test_the_option_names_a_document(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "MCPAGENT_HOME": str(tmp_path / "home")}
+    (tmp_path / "shop.json").write_text("{}")
     options = Options(openapi=("shop.json", "https://a.example/b.json"), folder=tmp_path, environ=environ)
     servers = load_configuration(options).servers.servers
     assert [(server.name, server.openapi) for server in servers] == [

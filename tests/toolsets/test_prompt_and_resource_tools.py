@@ -7,14 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from mcp.server.mcpserver import MCPServer
 
 from mcpagent import Agent, ApprovalPolicy, RunOptions, ToolSearch
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.models.scripted import ScriptedModel
+from mcpagent.models import ModelRequest
+from mcpagent.models.scripted import Answer, ScriptedModel
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.messages import Message, Pinned, ToolCall, ToolResult
+from tests.run.compaction.windowed import WindowedModel
 from tests.scenes import results
 from tests.servers.everyday import everyday, serving
 from tests.tables import each_row
@@ -220,3 +223,32 @@ async def test_a_prompt_of_no_server_is_an_unknown_name() -> None:
     _, got, _ = await asked(adding("guides/none"))
     assert got["add"].error == "unknown_tool"
     assert "Not found: guides/none" in got["add"].text
+
+
+@pytest.mark.slow
+async def test_a_loaded_prompt_survives_compaction() -> None:
+    def say(name: str) -> str:
+        """Reads all."""
+        return f"About {name}: {'word after word and number 7 ' * 60}"
+
+    def brain(request: ModelRequest) -> Answer:
+        if request.messages[-1].role == "tool" or request.tool_choice == "none":
+            return "It is done."
+        if len(request.messages) == 1:
+            return [adding("guides/release")]
+        return [ToolCall("", "say", {"name": request.messages[-1].text[:40]})]
+
+    model, options = WindowedModel(brain, 5_000), RunOptions(servers=PATIENT)
+    async with guides() as url:
+        servers = [ServerConfig("guides", url=url)]
+        agent = Agent(
+            model, tools=[say], mcp_config=servers, options=options, tool_search=True, pre_discovered_tools=["say"]
+        )
+        async with agent:
+            session = agent.session()
+            for number in range(25):
+                await session.ask(f"Question {number}")
+            sent = session.sent_messages
+    assert len(sent) < len(session.messages) / 2
+    assert sum("Begin with what" in result.text for result in results(sent)) == 1
+    assert model.refused == 0

@@ -22,9 +22,9 @@ QUESTION = "keep running? [y] yes  [a] always  [N] no: "
 
 
 class DaemonQuestions:
-    """The questions of one chat: each server is asked about once, before its first close that would end daemons.
+    """The questions of one chat: one for each server, before its first close that would end daemons.
 
-    An entry with `keeps_running`, true or false, is never asked about. `choose` asks the user for a line, and `say`
+    An entry with `keeps_running`, true or false, needs no question. `choose` asks the user for a line, and `say`
     prints one.
     """
 

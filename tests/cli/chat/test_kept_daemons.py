@@ -96,6 +96,7 @@ async def test_nothing_is_asked_without_a_daemon_or_if_the_entry_says_it(
     assert (questions, lines, left) == ([], [], stays)
 
 
+@pytest.mark.slow
 async def test_always_means_that_the_next_chat_does_not_ask(tmp_path: Path) -> None:
     options = configured(tmp_path, "daemon-child")
     async with nothing_left(str(tmp_path)):
@@ -103,6 +104,7 @@ async def test_always_means_that_the_next_chat_does_not_ask(tmp_path: Path) -> N
         assert await asked(options) == ([], [], 1)
 
 
+@pytest.mark.slow
 async def test_a_server_is_asked_about_once_in_a_chat(tmp_path: Path) -> None:
     options = configured(tmp_path, "daemon-child")
     async with nothing_left(str(tmp_path)):
@@ -110,6 +112,7 @@ async def test_a_server_is_asked_about_once_in_a_chat(tmp_path: Path) -> None:
     assert (len(questions), left) == (1, 2)
 
 
+@pytest.mark.slow
 async def test_a_server_of_no_file_is_kept_this_time_only(tmp_path: Path) -> None:
     options = configured(tmp_path, "daemon-child")
     lines = list[str]()
