@@ -766,7 +766,7 @@ class SessionRuntime(Runnable[Deps]):
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """The tools offered to the model beyond the virtual tools: pinned ones by name, then others as discovered."""
+        """The offered tools without the virtual ones: pre-discovered tools by name, then others in order of discovery."""
         tools = self.tools
         return {
             tool.name: tool.definition

@@ -155,7 +155,8 @@ class SqliteStore(SqlStore):
         return _patiently(begin, self._until)
 
     def _require_known(self, connection: sqlite3.Connection) -> int:
-        """Return the version of the tables.
+        """Return the version of the tables. Raises `SessionStoreError` for a newer version, and for a file of another
+        program.
 
         Raises `SessionStoreError` for a newer one, and for a file that is not mcpagent's.
         """

@@ -414,7 +414,7 @@ class MessageStream:
                 return None
 
     def _ran(self, index: int) -> Delta | None:
-        """Return the event of a complete block: the start of a call that the provider runs, or its result."""
+        """Return the event for a complete block of a provider tool: the start of a call, or its result."""
         block = self._blocks.get(index, {})
         written = "".join(self._texts.get((index, "partial_json"), ()))
         call = asked_in({**block, "input": parse_object(written)} if written else block)
