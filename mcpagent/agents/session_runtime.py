@@ -766,7 +766,7 @@ class SessionRuntime(Runnable[Deps]):
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """The offered tools without the virtual ones: pre-discovered tools by name, then others in order of discovery."""
+        """The offered tools without the virtual ones: pre-discovered ones by name, then others by discovery."""
         tools = self.tools
         return {
             tool.name: tool.definition
