@@ -61,7 +61,7 @@ def refusal_of(page: str, server: str) -> str | None:
         return None
     place, own_place = _scope_by_name(url.host), _scope_by_name(own.host)
     if place == "network" and literal(own.host) is None:
-        own_place = "network"  # its name may lead there too
+        own_place = "network"  # its name may resolve to this network too
     if not _may_send_to(own_place, place):
         return _TOO_NEAR[place]
     if url.scheme == "https" or (url.scheme == "http" and place == "machine"):

@@ -279,7 +279,7 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
             if not isinstance(name, str):
                 name = ""
             rest = without(block, ("type", "id", "name", "input"))
-            if name == CALL_TOOL.name:  # as sent, though it is a call of another tool
+            if name == CALL_TOOL.name:  # keep the wire form of a proxied call
                 rest = without(block, ("type", "id"))
             call_id, arguments = str(block.get("id") or ""), block.get("input")
             return read_call(
@@ -292,7 +292,7 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
             return ProviderBlock(dict(block))
         case {"text": str(text)} if text.strip():
             return Text(text)
-        case _:  # no kind of content that may come back
+        case _:  # content of an unknown type
             return None
 
 
