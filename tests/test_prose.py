@@ -85,8 +85,8 @@ def passages_of_module(path: Path) -> Iterator[Passage]:
     """Yield each docstring and each comment."""
     source = path.read_text("utf-8")
     name = path.relative_to(ROOT).as_posix()
-    for line, docstring in docstrings_of(source):
-        yield Passage(f"{name}:{line}", " ".join(docstring.split()))
+    for number, docstring in docstrings_of(source):
+        yield Passage(f"{name}:{number}", " ".join(docstring.split()))
     for number, line in enumerate(source.splitlines(), 1):
         if comment := re.search(r"(?:^|\s)#\s(.+)$", line):
             yield Passage(f"{name}:{number}", comment[1])
