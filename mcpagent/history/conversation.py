@@ -171,7 +171,7 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answering(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Without the results that answer none of the calls, or one that is answered already."""
+    """Return the parts without results that answer none of the calls, or a call that already has a result."""
     waiting = {call.id for call in calls}
     kept: list[Part] = []
     for part in parts:

@@ -358,7 +358,7 @@ class FunctionToolset(Toolset):
         self._tools[place] = tool
 
     async def tools(self) -> list[Tool]:
-        """In the order in which they were added."""
+        """Return the tools in the order in which they were added."""
         return list(self._tools.values())
 
 

@@ -336,7 +336,7 @@ class MessageStream:
         self.done = False
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Takes one event; gives what to show of it."""
+        """Process one event; return the delta to show."""
         match event.get("type"):
             case "message_start":
                 self._message = dict(event["message"])
@@ -565,7 +565,7 @@ class AnthropicModel(HttpModel):
     def write_beside(
         self, body: dict[str, Any], run: WrittenTools, request: ModelRequest
     ) -> dict[str, Any]:
-        """Also the container in which code ran before, while it is there."""
+        """Write the container of earlier code runs too, while it exists."""
         body = super().write_beside(body, run, request)
         found = self._container_of(request)
         if found is not None:
@@ -595,7 +595,8 @@ class AnthropicModel(HttpModel):
         )
 
     def learns(self, failure: Failure, way: RequestVariant) -> bool:
-        """Also that found tools cannot be referred to, and that a container is gone: the request gets a new one.
+        """Also learn that the model accepts no references to found tools, and that a container has expired, so that the
+        request gets a new one.
 
         After the reported time, Anthropic restores it for 30 days; if it cannot, it answers 500.
         """

@@ -186,7 +186,7 @@ class Transcript:
 
     @property
     def title(self) -> str:
-        """In one printable line."""
+        """The title as one printable line."""
         first = next((turn.title for turn in self.turns if turn.number), "")
         return (
             safe_line(self.session.info.title, 120).strip() or first or "Conversation"
