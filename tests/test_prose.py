@@ -1,7 +1,8 @@
 """Docstrings, comments and pages use the words of the field: a limit for each phrase that a reader stumbles over.
 
-A limit is twice the highest rate that the phrase has in httpx, pydantic-ai, openai-agents, fastmcp and llm. A failure
-lists the sentences to rewrite, those with most of the phrases first.
+The docstrings of constants and fields count too. A limit is twice the highest rate that the phrase has in httpx,
+pydantic-ai, openai-agents, fastmcp and llm. A failure lists the sentences to rewrite, those with most of the phrases
+first.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,13 +67,26 @@ class Passage(NamedTuple):
     text: str
 
 
+def docstrings_of(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each docstring, also of those after a constant, an alias or a field."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, DOCUMENTED):
+            continue
+        if docstring := ast.get_docstring(node):
+            yield node.body[0].lineno, docstring
+        for named, after in pairwise(node.body):
+            if not isinstance(named, ast.Assign | ast.AnnAssign) or not isinstance(after, ast.Expr):
+                continue
+            if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
+                yield after.lineno, after.value.value
+
+
 def passages_of_module(path: Path) -> Iterator[Passage]:
     """Yield each docstring and each comment."""
     source = path.read_text("utf-8")
     name = path.relative_to(ROOT).as_posix()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node)):
-            yield Passage(f"{name}:{node.body[0].lineno}", " ".join(docstring.split()))
+    for number, docstring in docstrings_of(source):
+        yield Passage(f"{name}:{number}", " ".join(docstring.split()))
     for number, line in enumerate(source.splitlines(), 1):
         if comment := re.search(r"(?:^|\s)#\s(.+)$", line):
             yield Passage(f"{name}:{number}", comment[1])
@@ -110,9 +125,8 @@ def test_docstrings_open_with_a_noun_or_a_verb() -> None:
     total = 0
     found: list[str] = []
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node)):
-                total += 1
-                if docstring.split()[0].strip(",.;:") in OPENERS:
-                    found.append(f"{path.relative_to(ROOT).as_posix()}:{node.body[0].lineno}: {docstring[:100]}")
+        for line, docstring in docstrings_of(path.read_text("utf-8")):
+            total += 1
+            if docstring.split()[0].strip(",.;:") in OPENERS:
+                found.append(f"{path.relative_to(ROOT).as_posix()}:{line}: {docstring[:100]}")
     assert len(found) <= MOST_OPENERS * total, "\n".join(found)

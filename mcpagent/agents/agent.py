@@ -280,7 +280,7 @@ class Agent(Runnable[Deps]):
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """The tools that are offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
+        """The offered tools without the virtual ones: pre-discovered ones by name, then others by discovery."""
         return self._runtime.own_session.discovered_tools
 
     def offered_tools(self) -> list[ToolDefinition]:

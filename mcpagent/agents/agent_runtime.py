@@ -600,7 +600,7 @@ class AgentRuntime:
 
     def _changed(self, joined: ServerLink | None) -> None:
         """Record a change of the servers: each session finds it at its next request; report a joined server."""
-        if self._own is None:  # it will begin with this
+        if self._own is None:  # its first listing will include the change
             return
         self._own.refresh()
         self._report_unused_rules()
@@ -628,7 +628,7 @@ class AgentRuntime:
                     await ended.wait()
 
     async def _close_model(self) -> None:
-        if isinstance(self.model_choice, Model):  # it belongs to the caller
+        if isinstance(self.model_choice, Model):  # the caller closes its own model
             return
         # A name is resolved again when the agent is entered again.
         model, self._model = self._model, None

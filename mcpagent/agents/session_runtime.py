@@ -494,19 +494,17 @@ class SessionRuntime(Runnable[Deps]):
         """Count the use of a run that began after so many messages, and note if it is unfinished."""
         tally, conversation = run.tally, run.conversation
         if conversation is not self._conversation:
-            if (
-                run.context.thread_id == self.id
-            ):  # else a new conversation was begun, whose cost starts at zero
+            if run.context.thread_id == self.id:  # a new conversation has no cost yet
                 self._spent += tally.so_far
             return
         if tally.is_over:
             self._spent += tally.so_far
             self._pending = tally.pending
-        else:  # its use counts for the limits of the run that resumes it
+        else:  # the run that resumes it counts this usage
             self._unfinished = UnfinishedRun(run.begins_at, tally.turns, tally.so_far)
             if conversation.open_calls and conversation.place > earlier:
                 self._only_asked_wait = (
-                    True  # its last calls were written down, and not begun
+                    True  # the last calls were journaled, not started
                 )
         self._output = self._output if self._is_wanted(run) else None
         if tally.is_over:
@@ -726,7 +724,7 @@ class SessionRuntime(Runnable[Deps]):
             made = waiting_inner(self._tools, self._memory, asked.call_id, self.id)
             if made is not None:
                 inner[asked.call_id] = made
-            elif asked.fingerprint:  # of a replay, which runs no program
+            elif asked.fingerprint:  # from a replay, which runs no programs
                 inner[asked.call_id] = asked
         return waiting_calls(self._conversation, self._tools, self.id, inner)
 
@@ -771,7 +769,7 @@ class SessionRuntime(Runnable[Deps]):
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """The tools offered to the model beyond the virtual tools: pinned ones by name, then others as discovered."""
+        """The offered tools without the virtual ones: pre-discovered ones by name, then others by discovery."""
         tools = self.tools
         return {
             tool.name: tool.definition
@@ -1035,7 +1033,7 @@ class SessionRuntime(Runnable[Deps]):
         """Brings the tools up to date before a request; the first one waits for instructions that are computed."""
         if (
             run.conversation is not self._conversation
-        ):  # it was left, and another one has taken its place
+        ):  # another conversation has replaced it
             return
         with run.entered():
             self._listed = await self._owner.definition.sources.from_toolsets()

@@ -358,7 +358,7 @@ def _close_own_folders() -> None:
     from mcpagent.utilities.filesystem.file_changes import close_to_others
     from mcpagent.utilities.filesystem.user_folders import own_folders
 
-    with contextlib.suppress(RuntimeError):  # no home folder
+    with contextlib.suppress(RuntimeError):  # there is no home folder
         for folder in own_folders(os.environ):
             close_to_others(folder)
 

@@ -195,7 +195,7 @@ def unknown_flag(flag: str, command: Any, otherwise: str) -> tuple[str, str]:
         fix = f"write --set {setting}=VALUE, or {setting} = VALUE in config.toml"
         return f"{shown} is a setting", f"; {fix}"
     flags = {name for item in options for name in flags_of(item) if name[:2] == "--"}
-    flags |= {"--version", "--help"}  # of each command, and of the program itself
+    flags |= {"--version", "--help"}  # typer adds these two
     meant = _ALSO_TYPED.get(flag, "")
     near = [meant]
     if meant.partition(" ")[0] not in flags:

@@ -82,7 +82,5 @@ def _hosts(host: str) -> Iterator[str]:
         yield f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
     # The number of an address in any of its forms: `127.1`, `0x7f000001`, `017700000001`. A name raises.
     with contextlib.suppress(OSError, ValueError):
-        number = re.sub(
-            r"0x(?=\.|$)", "0", host
-        )  # which the URL standard has for zero too
+        number = re.sub(r"0x(?=\.|$)", "0", host)  # "0x" is zero in the URL standard
         yield socket.inet_ntoa(socket.inet_aton("" if " " in host else number))

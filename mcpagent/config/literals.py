@@ -48,6 +48,19 @@ def literal_secrets(entry: Mapping[str, Any]) -> list[LiteralSecret]:
     ]
 
 
+def literal_values(entry: Mapping[str, Any]) -> list[str]:
+    """Return the values of the secrets that an entry contains in plain text."""
+    values: list[str] = []
+    for found in literal_secrets(entry):
+        text: Any = entry
+        for step in found.path:
+            text = text[step]
+        start = len(found.before)
+        end = None if found.length is None else start + found.length
+        values.append(str(text)[start:end])
+    return values
+
+
 def literal_warnings(server: str, entry: Mapping[str, Any]) -> list[str]:
     """Return one line that names the literal secrets of a server's entry, with the command that moves them; or none."""
     places = ", ".join(dict.fromkeys(map(str, literal_secrets(entry))))

@@ -250,7 +250,7 @@ class ServerConfig:
 
 
 def _held(text: str | Secret, name: str = "", value: str = "") -> str | Secret:
-    """Return the text, as a `Secret` if a literal under this name is one; its secrets are hidden from now on.
+    """Return the text, as a `Secret` if a literal under this name is one; from then on, mcpagent redacts its secrets.
 
     `value` is the part of an argument behind its name.
     """

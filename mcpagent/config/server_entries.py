@@ -451,7 +451,7 @@ class _Reader:
         value = self.value("sign_in", default=True)
         if isinstance(value, bool):  # others write true for a person's sign-in
             return SignInConfig(), ""
-        if isinstance(value, str | Secret):  # as fastmcp has it: "oauth", or a token
+        if isinstance(value, str | Secret):  # fastmcp's form: "oauth", or a token
             is_token = value != BY_PERSON and not is_command
             return SignInConfig(), Secret(
                 f"Bearer {revealed(value)}", _bearer_origin(value)

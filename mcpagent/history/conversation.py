@@ -78,9 +78,7 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
     discovered, keys = dict.fromkeys(before.discovered), dict(before.keys)
     shown, removed, lost = set(before.shown), set(before.removed), set(before.lost)
     for part in telling:
-        if isinstance(
-            part, Compacted
-        ):  # of more than the model takes, those that were used stay
+        if isinstance(part, Compacted):  # called tools stay if there are too many
             discovered.update(
                 (name, discovered.pop(name)) for name in part.used if name in discovered
             )
@@ -173,7 +171,7 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answering(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Without the results that answer none of the calls, or one that is answered already."""
+    """Return the parts without results that answer none of the calls, or a call that already has a result."""
     waiting = {call.id for call in calls}
     kept: list[Part] = []
     for part in parts:
@@ -590,7 +588,7 @@ class Conversation:
                 pinned,
                 *self._messages[place + 1 :],
             ]
-            compactions = [*self._compactions]  # they say the same of it as before
+            compactions = [*self._compactions]  # unchanged by this
             self._changed_from(place)
             self._compactions = compactions
         return True

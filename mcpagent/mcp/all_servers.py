@@ -263,7 +263,7 @@ class McpServers:
         for _ in range(MOST_STARTS):
             failure: ServerError | None = None
             try:
-                await link.__aenter__()  # which waits longer each time, and reports
+                await link.__aenter__()  # waits longer each time, and reports a failure
             except ServerError as error:
                 failure = error
             is_first = not first_try.is_set()

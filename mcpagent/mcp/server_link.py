@@ -367,7 +367,7 @@ class ServerLink:
         return connection
 
     def _fail(self, failure: ServerError, seconds: float) -> None:
-        if self._life.state == "closed":  # which is why it failed
+        if self._life.state == "closed":  # closing it caused the failure
             return
         self._life = replace(
             self._life, state="failed", reason=str(failure), seconds=seconds

@@ -217,7 +217,7 @@ class FollowedTask:
             if self._is_extension and self._task.status in ENDED:
                 await (
                     self._ask_after()
-                )  # a handle reports how it ended, and has no result
+                )  # the handle of a task reports its end, but has no result
             while self._task.status not in ENDED:
                 self._check_age()
                 if self._task.status == "input_required":

@@ -133,7 +133,7 @@ _OPENAI: tuple[_Row, ...] = (
 
 
 def anthropic_capabilities(model_name: str) -> Capabilities:
-    """By family and version, however an address writes the name."""
+    """Return the capabilities by family and version, for any spelling of the name."""
     model = identity_of(model_name)
     if model.maker == "anthropic":
         return _looked_up(_ANTHROPIC, model)

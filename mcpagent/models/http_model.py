@@ -395,7 +395,9 @@ class HttpModel(ApiFormat):
         return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
 
     def discovery_note(self, tokens: int) -> str:
-        """Return how found tools are written here, and the cost of the other way for a request of so many tokens."""
+        """Return how found tools are written for this model, and the cost of the other way for a request of this many
+        tokens.
+        """
         share = None
         if self.provider not in OWN_SERVERS:
             share = cached_share(self.provider, self.model_name, self.target.base_url)

@@ -385,7 +385,7 @@ def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
         case {"type": "thinking", "thinking": str(thought)} if not block.get(
             "signature"
         ):
-            return Thinking(thought)  # it cannot go back
+            return Thinking(thought)  # providers refuse it without a signature
         case {"type": "thinking", "thinking": str()} | {
             "type": "redacted_thinking",
             "data": str(),
@@ -412,7 +412,7 @@ _ARTICLES = {
 
 
 def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Text]:
-    """Return the blocks, which must be text."""
+    """Return the text blocks. Raises `InputError` for other blocks."""
     words: list[Text] = []
     for place, block in enumerate(blocks):
         if numbered:

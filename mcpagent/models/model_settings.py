@@ -255,7 +255,7 @@ def settings_of(told: Mapping[str, str], where: str) -> ModelSettings:
             )
     try:
         return ModelSettings(**made)
-    except ConfigError:  # of headers: all others were tried one by one
+    except ConfigError:  # only headers are left: all others were checked
         raise ConfigError(
             f"{where} header.NAME: expected one line in ASCII, of name and value"
         ) from None

@@ -330,7 +330,7 @@ class Fit:
         own = [word for word in split_words(self.name) if word not in WEAK] or ["-"]
         opposite = {"to": "from", "from": "to"}.get(split_words(self.name)[0], "-")
         is_opposite = re.search(rf"(?i)\b{opposite} {own[0]}\b", self.need.text)
-        # what takes no value has to be called by its name
+        # a tool without arguments must be called by name
         least = 3.0
         if self.arguments:
             least = 1.4

@@ -154,7 +154,7 @@ _BREAK = re.compile(
 _AMOUNT = re.compile(r"(?i)[-+]?[\d.,]+\s*[a-z°]+\s+(?:to|in|into)\s+\w+")
 _BACK = re.compile(r"(?i)(?<!\bis )\b(?:it|them|that|the result|there$)\b")
 
-# Words of tools for the meaning of a request that names it differently. A lookahead stands for words that are values.
+# Patterns of requests -> the words that tools have for them. A lookahead stands for words that are values.
 _PHRASES = {
     r"\bwhat(?:'s| is)? (?:the )?time\b|\btime is it\b|\bo'?clock\b": "time",
     r"(?=\b\d[\d.,]* ?[a-z°]+(?: per \w+)? (?:to|in|into|as) [a-z])(?!.*\d:\d)": "convert units",

@@ -137,12 +137,12 @@ class RunUsage:
 
     @property
     def taken(self) -> Spent:
-        """By this process, its seconds too."""
+        """The usage of this process, with its seconds."""
         return self.spent + Spent(seconds=self.clock.seconds)
 
     @property
     def so_far(self) -> Spent:
-        """For this question."""
+        """The usage of this question, also by earlier processes."""
         return self.earlier + self.taken
 
     def amounts(self) -> tuple[Spent, ...]:

@@ -107,7 +107,7 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, QueryOutc
     result: ToolResult | None = None
     for place, part in enumerate(parts):
         if isinstance(part, Text):
-            result = None  # what comes behind it was announced, or loaded before the model was asked
+            result = None  # later tools were announced or prefetched, not searched
         elif isinstance(part, ToolCall) and part.name == "search_tools":
             asked[part.id] = _query_of(part)
         elif isinstance(part, ToolResult):
@@ -220,9 +220,7 @@ class SearchHistory:
         connection.set_progress_handler(lambda: True, _MAX_STEPS)
         try:
             connection.execute(_SCHEMA)
-        except (
-            BaseException
-        ):  # no database, or a locked one: nothing else will close it
+        except BaseException:  # an invalid or locked database: close it here
             connection.close()
             raise
         return connection

@@ -84,7 +84,7 @@ class NameIndex:
         """Return the keys of these lengths."""
         if self._by_length is None:
             self._by_length = defaultdict(dict)
-            # Copied in this order, so that those which are compared together lie one after the other in memory.
+            # Copied in this order, so that names that are compared together are adjacent in memory.
             for key in "\n".join(sorted(self._numbers, key=len)).split("\n"):
                 self._by_length[len(key)][key] = None
         return chain.from_iterable(map(self._by_length.get, lengths, repeat(())))
@@ -172,7 +172,7 @@ class NameIndex:
         )
         fitting.sort(
             key=lambda one: (-one[1], one[0])
-        )  # of equally near names, always take the same ones
+        )  # deterministic order of equally near names
         best: dict[int, float] = {}
         for near, score, _ in fitting[: 4 * limit if server is None else None]:
             for number in self.numbers(near):

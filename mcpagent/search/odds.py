@@ -133,7 +133,7 @@ CHANCE = OddsFeatures(**FITTED["chance"])
 
 
 class Cutoffs(NamedTuple):
-    """The scores from which on a tool is likely and possible; the best one has separate odds."""
+    """The minimum scores of likely and possible tools; the best one has separate odds."""
 
     best: float
     first: Odds
@@ -157,7 +157,7 @@ class Cutoffs(NamedTuple):
 
 
 def cutoffs(scores: Iterable[float], strength: float, least: float) -> Cutoffs:
-    """Return the scores from which on a tool is likely and possible, by the odds of the best one.
+    """Return the minimum scores of likely and possible tools, by the odds of the best one.
 
     With a `least` of 0 nothing is known of the odds: all that score half of the best are likely.
     """

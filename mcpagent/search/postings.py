@@ -141,7 +141,7 @@ class Postings:
         for term in self._frequencies(texts):
             gone[term] = gone.get(term, 0) + 1
         self.gone.add(number)
-        self.names.pop(number, None)  # those of a file come when asked for
+        self.names.pop(number, None)  # names in a file are loaded on demand
         self.size -= 1
         self._changed()
         if len(self.gone) > max(self.size, _FEWEST_PURGED):
@@ -228,7 +228,7 @@ class Postings:
             tools, weights = self._added[term]
         at = bisect_left(
             tools, number
-        )  # as in `_place`, which called from here would cost a fifth of a search
+        )  # inlined `_place`: a call costs a fifth of a search
         if at < len(tools) and tools[at] == number:
             return weights[at]
         return 0.0

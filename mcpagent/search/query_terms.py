@@ -155,9 +155,7 @@ class QueryAnalyzer:
         known = [
             (part, term) for part in parts if (term := self._term(part)) is not None
         ]
-        whole = plain(
-            written[:MAX_WORD]
-        )  # no piece of a text without spaces is its whole
+        whole = plain(written[:MAX_WORD])  # without spaces, no part is the whole text
         whole_known = bool(known) and known[0][0] == whole
         if not whole.isascii():
             known = [(whole, term) for _, term in known]

@@ -141,7 +141,7 @@ class _Whole(Indexed):
             for tool in tools:
                 number = self._known.get(
                     id(tool)
-                )  # which lives as long as this, so no other one has its id
+                )  # IDs stay unique, since this holds the tools
                 if number is None or self._about[number] != abouts.get(
                     tool.server or "", ""
                 ):

@@ -20,7 +20,8 @@ _WRITTEN = re.compile(r"[^\W_]+")
 _ONLY_WORDS = bytes(char if chr(char).isalnum() else 32 for char in range(128)) + bytes(
     128
 )
-"""The same for ASCII, as a table for `bytes.translate`, which is three times as fast."""
+"""A table for `bytes.translate` that replaces all ASCII characters except letters and digits by spaces; three times as
+fast as a pattern."""
 
 _BETWEEN = "\x7f"
 _ONLY_WORDS_BETWEEN = bytes(

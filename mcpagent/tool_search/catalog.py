@@ -115,7 +115,7 @@ class NameTable:
 
     def goes_on_from(self, before: NameTable) -> bool:
         """Return whether all names mean the same as before, and the remaining tools come first, in the same order."""
-        if self.names is before.names:  # of one catalogue, or of a twin of it
+        if self.names is before.names:  # names of the same or an equal catalogue
             return True
         left = [name for name in before.known if name in self.known]
         gone = {name for key, name in before.names.items() if key not in self.names}

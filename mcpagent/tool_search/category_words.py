@@ -224,7 +224,7 @@ def _only_fixed_pairs(
 
 
 class _Usual(NamedTuple):
-    """In how many of so many names of well-known tools each stem occurs."""
+    """The number of well-known tool names, and in how many of them each stem occurs."""
 
     counts: Mapping[str, int]
     names: int

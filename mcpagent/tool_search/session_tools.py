@@ -1,7 +1,8 @@
 """The tools of one session: the part of the agent's catalogue that it is offered, and the part it has to search for.
 
-A *deferred* tool is known and hidden; a *discovered* one was added and is offered; a *pinned* one is offered from the
-first request on. Discovery is not stored here: it is a fold over the conversation, by the tools' keys.
+A *deferred* tool is known and hidden; a *discovered* one was added and is offered; a *pre-discovered* one (`pinned` in
+this module) is offered from the first request on. Discovery is not stored here: it is a fold over the conversation, by
+the tools' keys.
 """
 
 from __future__ import annotations

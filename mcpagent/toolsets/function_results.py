@@ -282,7 +282,7 @@ def _plain_array(array: Any, images: list[_Shown]) -> Any:
 
 def _plain_number(number: Any, images: list[_Shown]) -> Any:
     kind, text = getattr(number.dtype, "kind", ""), str(number)
-    if text in ("NaT", "--"):  # no moment; a masked place
+    if text in ("NaT", "--"):  # a missing time; a masked element
         return None
     if (
         kind == "f"

@@ -285,7 +285,7 @@ def _arguments_model(
 
 
 class PythonFunction(Protocol):
-    """A function as mypy has it in a list of several: there it forgets that they can be called."""
+    """A protocol for functions in a list: mypy infers a common type for several functions that is not callable."""
 
     @property
     def __code__(self) -> CodeType: ...
@@ -358,7 +358,7 @@ class FunctionToolset(Toolset):
         self._tools[place] = tool
 
     async def tools(self) -> list[Tool]:
-        """In the order in which they were added."""
+        """Return the tools in the order in which they were added."""
         return list(self._tools.values())
 
 

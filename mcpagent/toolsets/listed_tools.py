@@ -85,7 +85,7 @@ def put_together(lists: Sequence[tuple[str, Sequence[Tool]]]) -> list[Tool]:
             place = (
                 tool.definition.server or tool.definition.source,
                 tool.definition.name,
-            )  # no call: they are many
+            )  # inlined, because there are many tools
             if place in owner:
                 if owner[place] != label:
                     both = f"in {owner[place]} and in {label}"

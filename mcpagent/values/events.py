@@ -294,7 +294,7 @@ class LimitReached:
 
     @property
     def text(self) -> str:
-        """In one line, such as `stopped after 300 tokens (Limits(tokens=250) of a run)`."""
+        """The limit as one line, such as `stopped after 300 tokens (Limits(tokens=250) of a run)`."""
         return self.said()
 
     @property

@@ -46,7 +46,10 @@ class _Namespace:
 
 
 class ToolContext:
-    """Namespaced, typed state; all toolsets with the same context read and write the same values.
+    """Typed state that the toolsets of one session share: a pydantic model under each namespace.
+
+    All toolsets with the same context read and write the same values. It is not the context of a run or call: tool
+    functions get that as `RunContext`, whose `tool_context` is this object.
 
     `state_key` is the key under which a client gets the state; None: the state itself is the top level.
     """

@@ -200,7 +200,7 @@ class _Seen:
         return [asdict(passage) for passage in found if passage.document in among]
 
     def tools(self) -> list[Tool]:
-        """In the order of their names."""
+        """Return the tools by name, sorted."""
         passage = _object(["document", "text"], document=_TEXT, text=_TEXT)
         lists: dict[str, Any] = {"type": "array", "items": _TEXT}
         limit = {

@@ -92,7 +92,7 @@ def _yaml(data: Mapping[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Without aliases: the same value twice is written twice."""
+        """A YAML dumper without aliases: it writes an equal value twice."""
 
         def ignore_aliases(self, _data: Any) -> bool:
             return True

@@ -124,7 +124,7 @@ class RunQueue:
             "authenticated_user": session,  # the engine finds runs by this on both databases, by attributes on one only
             "attributes": {
                 "asked": time.time_ns()
-            },  # it knows the second, which is not enough for the order
+            },  # the engine's time has only seconds
         }
 
     async def turn(self, session: str, run: str) -> RunTurn | None:

@@ -298,7 +298,7 @@ class Runner:
         *,
         resumes: bool,
     ) -> None:
-        """Has the session answer, or resume if a worker that died began the run; the session stores the end."""
+        """Let the session answer, or resume if a dead worker began the run; the session stores the end."""
         session.durable_run = run
         try:
             if resumes:

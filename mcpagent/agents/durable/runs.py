@@ -224,7 +224,7 @@ class DurableRuns:
     async def answer(
         self, answers: Sequence[CallAnswer], *, session: str, user: str = ""
     ) -> DurableRun:
-        """Goes on with a run that ended with calls that wait, also days later and in another process.
+        """Continue a run that ended with pending calls, also days later and in another process.
 
         The same answers given twice are one run.
         """

@@ -35,7 +35,7 @@ def approval_lines(stored: Iterable[StoredApproval]) -> list[Text]:
 
 
 def _several(group: Sequence[StoredApproval]) -> str:
-    """Return in what approvals that look the same differ: " (2 servers of that name)", "" for a single one."""
+    """Return how equal-looking approvals differ, such as " (2 servers of that name)"; "" for a single one."""
     if len(group) == 1:
         return ""
     servers = len({one.server for one in group})

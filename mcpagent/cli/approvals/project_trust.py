@@ -385,7 +385,7 @@ def trusted_configuration(options: Options, terminal: Terminal) -> Configuration
 
 def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
     """Do the same for a command that reports on each server itself: omitted servers are no error, and print nothing."""
-    options = replace(options, model_file=None)  # no conversation is sent to it
+    options = replace(options, model_file=None)  # it sends no conversation
     return _asked_on(terminal, options, lambda _: None, lambda *_: "no")
 
 

@@ -37,7 +37,7 @@ MAX_WORDS = 20_000
 """Most characters of a request that a user can be expected to read; a longer request is declined."""
 MAX_ADDRESS = 2_048
 MAX_HOST = 253  # RFC 1035, as text
-MAX_TEMPERATURE = 2  # what OpenAI takes, the most of all
+MAX_TEMPERATURE = 2  # OpenAI's limit, the highest of all providers
 MAX_OUTPUT_TOKENS = 4_096
 """Most output tokens of one answer for a server, even if it requests more."""
 

@@ -1,4 +1,4 @@
-"""`mcpagent trust list|show|revoke`: the consents that were given, and what of a project changed since."""
+"""`mcpagent trust list|show|revoke`: the stored consents, and the changes of a project since then."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def run_to_end(main: Coroutine[Any, Any, Result]) -> Result:
 
     Raises `SystemExit` then. The exit code is 128 + the signal, as in shells: 143 or 129.
     """
-    import asyncio  # which help and completion go without
+    import asyncio  # help and completion do not need it
 
     return asyncio.run(_ended_by_signals(main))
 

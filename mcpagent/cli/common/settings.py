@@ -225,7 +225,7 @@ def _settings_of(path: Path, *, is_project: bool) -> Iterable[Setting]:
     except (
         ValueError,
         RecursionError,
-    ) as error:  # of TOML, UTF-8, and numbers of more than 4,300 digits
+    ) as error:  # from TOML, UTF-8, or a number of over 4,300 digits
         what = safe_line(str(error).partition("; use sys.")[0], 160)
         raise ConfigError(f"{path}: {what}; write what TOML allows") from None
     if len(data) > MOST_KEYS:

@@ -465,7 +465,8 @@ async def known_tools(
         cache.drop(server)
 
     def report(event: Event) -> None:
-        with moving.paused():  # it may be on stderr while the line goes to stdout
+        # The status line may be on stderr while this line goes to stdout.
+        with moving.paused():
             if isinstance(event, ServerFailed):
                 print_failed_server(
                     terminal.err, event, configuration.enabled, terminal.glyphs

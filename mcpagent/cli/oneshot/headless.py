@@ -94,7 +94,7 @@ def stopped_line(finished: RunFinished) -> str:
     limit = finished.limit
     if limit is None or finished.pending:
         return _STOPPED.get(finished.stop, "")
-    # what `--max-cost 0` is to the library
+    # the library's value for `--max-cost 0`
     if limit.most == sys.float_info.min:
         most = 0.0
     else:

@@ -127,7 +127,7 @@ def tool_line(
     name = safe_line(event.call.name, 80)
     own = name.removeprefix(
         f"{event.server}__"
-    )  # so it is called if several servers have a tool of that name
+    )  # its form if several servers have the name
     if event.server and not own.startswith(f"{event.server}_"):
         shown = f"{event.server}.{own}"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from mcpagent.cli.approvals.project_trust import lines_to_say_yes_to
 from mcpagent.cli.common.exit_codes import ExitCode
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import open_terminal, write_json, write_out
+from mcpagent.config.literals import literal_values
 from mcpagent.errors import ConfigError
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.secrets import hide
 
 
 def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
@@ -85,8 +87,11 @@ def _documents(path: Path, options: Options) -> Iterator[dict[str, Any]]:
 
 
 def show_card(path: Path, options: Options) -> ExitCode:
-    """Print the card in its file format."""
+    """Print the card in its file format, with the secrets that it contains in plain text redacted."""
     card = card_at(path)
+    for entry in (*card.mcp_servers.values(), *card.mcp_connect):
+        if isinstance(entry, Mapping):
+            hide(*literal_values(entry))
     if options.output == "json":
         write_json({**card_data(card), "instruction": card.instruction})
     else:

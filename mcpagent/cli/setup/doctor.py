@@ -469,7 +469,7 @@ def _row(found: Probe, terminal: Terminal) -> list[Cell]:
                 ("..", "dim") if found.is_connecting else (glyphs.failed, "error")
             )
             return [*row, *[""] * (len(COLUMNS) + 3 - len(row))]
-        if stage is None and title == "spawn":  # no process
+        if stage is None and title == "spawn":  # a remote server has no process
             row.append(("-", "dim"))
         elif stage is None or stage.seconds is None:
             row.append((glyphs.ok, "ok"))

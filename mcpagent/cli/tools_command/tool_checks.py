@@ -103,7 +103,7 @@ class Evaluated:
     instead: tuple[str, ...]
 
     def recall(self, within: int) -> float:
-        """Return the share of the wanted tools among so many first ones."""
+        """Return the share of the wanted tools among the first `count` results."""
         found = sum(
             1 for place in self.places.values() if place is not None and place <= within
         )

@@ -196,7 +196,7 @@ def message_as_json(message: Message) -> tuple[str, str]:
     """
     (data,) = dump_messages([message])
     text, words = written_json(data), searched_words(message)
-    if not may_hold_secrets(text):  # nor do the words
+    if not may_hold_secrets(text):  # then the searched words contain none either
         return text, words
     return _redacted_message(data), without_secrets(words)
 

@@ -122,7 +122,7 @@ class SessionWriter:
         is_cancelled = False
         try:
             is_cancelled = await self._written(conversation, standing, model)
-        except _EarlierWriteError:  # that write had no waiter, and may succeed by now
+        except _EarlierWriteError:  # no caller awaited that write; a retry may succeed
             is_cancelled = await self._written(conversation, standing, model)
         if is_cancelled:
             raise RunCancelledError(standing.durable)

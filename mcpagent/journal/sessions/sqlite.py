@@ -155,7 +155,8 @@ class SqliteStore(SqlStore):
         return _patiently(begin, self._until)
 
     def _require_known(self, connection: sqlite3.Connection) -> int:
-        """Return the version of the tables.
+        """Return the version of the tables. Raises `SessionStoreError` for a newer version, and for a file of another
+        program.
 
         Raises `SessionStoreError` for a newer one, and for a file that is not mcpagent's.
         """
@@ -174,7 +175,9 @@ class SqliteStore(SqlStore):
         return found
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """To the version of this code, in one transaction: a reader and a crash find the old one or the new one."""
+        """Migrate the tables to the version of this code, in one transaction: a reader, or a crash, leaves the old or
+        the new one.
+        """
         found = self._begin(
             connection, "BEGIN IMMEDIATE"
         )  # another process may have been faster

@@ -680,7 +680,7 @@ class Sessions:
                 or info.id in self._kept
             ):
                 continue
-            with suppress(SessionBusyError):  # it was taken meanwhile
+            with suppress(SessionBusyError):  # another process has opened it meanwhile
                 if self._result(self._do(partial(self._delete, info.id, before))):
                     gone.append(info)
         if isinstance(self._store, SqlStore):
@@ -745,7 +745,7 @@ class Sessions:
                 self._store.close, renew, self._store.renew_seconds or TIDY_SECONDS
             )
             self._end = weakref.finalize(self, self._worker.end)
-            self._end.atexit = False  # the worker sees to that itself
+            self._end.atexit = False  # the worker ends by itself
         return self._worker
 
     def _forked(self) -> None:

@@ -30,7 +30,7 @@ class Worker:
         self._items: SimpleQueue[_Item | None] = SimpleQueue()
         self._at_end, self._regularly, self._seconds = at_end, regularly, seconds
         self._due = time.monotonic() + seconds
-        # Else the end of the interpreter would wait for it before anything could ask it to end.
+        # Otherwise the interpreter would wait for the thread at its end, before any code could stop it.
         self._thread = Thread(target=self._work, name="mcpagent-sessions", daemon=True)
         _running.add(self)
         self._thread.start()

@@ -136,7 +136,7 @@ def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
             "gen_ai.usage.output_tokens": usage.output_tokens,
             "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens or None,
             "gen_ai.usage.cache_write.input_tokens": written,
-            "gen_ai.usage.cache_creation.input_tokens": written,  # its name before 0.1.0 of the conventions
+            "gen_ai.usage.cache_creation.input_tokens": written,  # the name before 0.1.0 of the conventions
         }
     )
 

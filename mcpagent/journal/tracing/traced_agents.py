@@ -203,7 +203,7 @@ class _TracedAgent:
             self.spans.finish(span)
 
     def open(self) -> None:
-        """Before the agent starts."""
+        """Check that OpenTelemetry is installed, before the agent starts. Raises `ConfigError`."""
         try:
             import opentelemetry.trace  # noqa: F401 - what holds the place in a trace
         except ImportError:
@@ -212,7 +212,7 @@ class _TracedAgent:
             ) from None
 
     async def close(self) -> None:
-        """After the agent has ended."""
+        """End and send the remaining spans, after the agent has ended."""
         for span in self._connecting.values():
             self._cancel(span)
         self._connecting.clear()

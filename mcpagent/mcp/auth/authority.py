@@ -61,7 +61,7 @@ def refusal_of(page: str, server: str) -> str | None:
         return None
     place, own_place = _scope_by_name(url.host), _scope_by_name(own.host)
     if place == "network" and literal(own.host) is None:
-        own_place = "network"  # its name may lead there too
+        own_place = "network"  # its name may resolve to this network too
     if not _may_send_to(own_place, place):
         return _TOO_NEAR[place]
     if url.scheme == "https" or (url.scheme == "http" and place == "machine"):
@@ -159,7 +159,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         try:
             async with asyncio.timeout(seconds):
                 response = await self._sent(
-                    [request] if is_own else await self._pinned(request)
+                    [request] if is_own else await self._at_checked_addresses(request)
                 )
                 if is_own:
                     self._peer = _peer_of(response) or self._peer
@@ -186,7 +186,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 return await self._inner.handle_async_request(request)
         return await self._inner.handle_async_request(requests[-1])
 
-    async def _pinned(self, request: httpx2.Request) -> list[httpx2.Request]:
+    async def _at_checked_addresses(
+        self, request: httpx2.Request
+    ) -> list[httpx2.Request]:
         """Return the request for each checked address, because a name may resolve differently the next time.
 
         Raises `httpx2.UnsupportedProtocol` for an address that is nearer than the server, and `httpx2.ConnectError`.

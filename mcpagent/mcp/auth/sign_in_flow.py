@@ -329,7 +329,7 @@ def _failed(config: ServerConfig, what: str) -> ServerError:
 
 
 async def sign_out(config: ServerConfig, store: SecretStore) -> SignedOut:
-    """Asks the authorization server to revoke the tokens (RFC 7009), if it offers that, and forgets all of it."""
+    """Revoke the tokens at the authorization server (RFC 7009), if it supports that, and delete them here."""
     storage = TokenStorage(store, config.address)
     kept = await storage.load()
     revoked, reason = await _revoke(config, storage, kept)

@@ -189,7 +189,7 @@ class StoredSignIn(httpx2.Auth):
         missing = ""
         if "insufficient_scope" in refusal:
             missing = refusal
-        if not missing:  # else request the earlier scopes again, with the missing ones
+        if not missing:  # otherwise request earlier and missing scopes
             await self._storage.forget()
         await obtain(self._config, self._storage, refused=missing)
         return await self._loaded()

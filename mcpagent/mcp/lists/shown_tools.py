@@ -187,7 +187,7 @@ class _SchemaWriter:
 
     def exact(self, text: str) -> str:
         """Return a text that may have to come back exactly."""
-        # which is never shorter than the text
+        # escapes never make a text shorter
         shown = ""
         if len(text) <= MAX_DESCRIPTION:
             shown = spelled(text)

@@ -163,7 +163,7 @@ class AnthropicHistory:
         return write_tool(tool)
 
     def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """Return the turns of the messages, to be asked for once."""
+        """Return the turns of the messages; call it only once."""
         in_answer: tuple[Change, ...] = ()
         for position, message in enumerate(messages):
             changes = self.plan.changes.get(position, ())

@@ -279,7 +279,7 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
             if not isinstance(name, str):
                 name = ""
             rest = without(block, ("type", "id", "name", "input"))
-            if name == CALL_TOOL.name:  # as sent, though it is a call of another tool
+            if name == CALL_TOOL.name:  # keep the wire form of a proxied call
                 rest = without(block, ("type", "id"))
             call_id, arguments = str(block.get("id") or ""), block.get("input")
             return read_call(
@@ -292,7 +292,7 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
             return ProviderBlock(dict(block))
         case {"text": str(text)} if text.strip():
             return Text(text)
-        case _:  # no kind of content that may come back
+        case _:  # content of an unknown type
             return None
 
 
@@ -336,7 +336,7 @@ class MessageStream:
         self.done = False
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Takes one event; gives what to show of it."""
+        """Process one event; return the delta to show."""
         match event.get("type"):
             case "message_start":
                 self._message = dict(event["message"])
@@ -414,7 +414,7 @@ class MessageStream:
                 return None
 
     def _ran(self, index: int) -> Delta | None:
-        """Return the event of a complete block: the start of a call that the provider runs, or its result."""
+        """Return the event for a complete block of a provider tool: the start of a call, or its result."""
         block = self._blocks.get(index, {})
         written = "".join(self._texts.get((index, "partial_json"), ()))
         call = asked_in({**block, "input": parse_object(written)} if written else block)
@@ -565,7 +565,7 @@ class AnthropicModel(HttpModel):
     def write_beside(
         self, body: dict[str, Any], run: WrittenTools, request: ModelRequest
     ) -> dict[str, Any]:
-        """Also the container in which code ran before, while it is there."""
+        """Write the container of earlier code runs too, while it exists."""
         body = super().write_beside(body, run, request)
         found = self._container_of(request)
         if found is not None:
@@ -595,7 +595,8 @@ class AnthropicModel(HttpModel):
         )
 
     def learns(self, failure: Failure, way: RequestVariant) -> bool:
-        """Also that found tools cannot be referred to, and that a container is gone: the request gets a new one.
+        """Also learn that the model accepts no references to found tools, and that a container has expired, so that the
+        request gets a new one.
 
         After the reported time, Anthropic restores it for 30 days; if it cannot, it answers 500.
         """

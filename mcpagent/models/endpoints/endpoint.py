@@ -115,7 +115,9 @@ class Endpoint:
 
     @property
     def input_tokens(self) -> int | None:
-        """By its row and the generated table, else by the table of prices, which takes a while to load."""
+        """The maximum input in tokens, by its row and the generated table, else by the table of prices, which loads
+        slowly.
+        """
         if self.listed_tokens or self.origin.provider in OWN_SERVERS:
             return self.listed_tokens
         return _priced(self.origin)

@@ -134,7 +134,7 @@ def answer_format(
         for tool in tools
     ]
     words: dict[str, Any] = {"type": "string"}
-    if output is not None:  # what refers to its own root is another one in here
+    if output is not None:  # the schema gets another root here
         if '"$ref"' in json_text(output.schema):
             words = {"type": "object"}
         else:
@@ -183,7 +183,7 @@ def _plain(message: Message, changes: Sequence[Change]) -> Message:
     for part in noted.parts:
         if isinstance(part, ToolResult):
             listed += headed(part, f"Result of {sendable_name(part.name)}:", "\n")
-        elif not isinstance(part, ToolsChanged):  # that is in words now
+        elif not isinstance(part, ToolsChanged):  # tool changes are text by now
             listed.append(part)
     return Message("user", tuple(listed))
 

@@ -97,7 +97,7 @@ def request_body(
         body["tool_choice"] = "none"
     elif (
         plan.withdrawn and can.allowed_tools and not search.tools
-    ):  # it cannot name tools in namespaces
+    ):  # `tool_choice` cannot name tools in namespaces
         body["tool_choice"] = _allowed(plan.callable_names())
     if profile_of(Origin(PROVIDER, model=model_name)).encrypts is not False:
         body["include"] = ["reasoning.encrypted_content"]

@@ -226,9 +226,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
         raise ConfigError(
             f"model settings or a tool's schema: not JSON ({error})"
         ) from None
-    if (
-        r"\u0000" in text
-    ):  # no provider takes it; a backslash before it would make it other words
+    if r"\u0000" in text:  # providers refuse NUL; an escaped backslash stays
         text = re.sub(
             r"(?<!\\)((?:\\\\)*)\\u0000", "\\1\N{REPLACEMENT CHARACTER}", text
         )

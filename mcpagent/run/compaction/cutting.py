@@ -113,7 +113,7 @@ class CuttableRange:
         return self.asked in step or any(is_pinned(self.messages[one]) for one in step)
 
     def steps(self) -> Iterator[tuple[int, int]]:
-        """From and to: a message, with the results of its calls."""
+        """Yield the ranges (start, end) of the messages, each with the results of its calls."""
         start = self.begin
         while start < self.end:
             after = start + 1

@@ -138,7 +138,7 @@ def _parsed(text: str) -> Any:
                 utf8_in_steps(text), JsonBudget(MAX_ITEMS, _MAX_LEVELS)
             )
         return from_json(text, allow_inf_nan=False, cache_strings="keys")
-    except (TypeError, UnicodeEncodeError):  # of half characters, which are no Unicode
+    except (TypeError, UnicodeEncodeError):  # a lone surrogate is invalid Unicode
         raise ValueError("it has half a character in it") from None
 
 

@@ -148,7 +148,7 @@ def told_to_caller(finished: RunFinished, label: str, *, has_type: bool) -> Tool
             return ToolOutput.of_text(
                 f"{label} was {limit.said('without an answer')}.", error="failed"
             )
-        if limit.limit in FIRM:  # else it was made to answer, and did
+        if limit.limit in FIRM:  # after the other limits, it gave a final answer
             answer = f"{answer}\n\n[{label} was {limit.text}, before it was done.]"
     elif has_type and not finished.has_output:
         return ToolOutput.of_text(

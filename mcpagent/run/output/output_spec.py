@@ -231,7 +231,7 @@ def _shown(output_type: Any) -> str:
 
 
 def _written(output_type: Any) -> str:
-    """Without what `Annotated` adds: the address of a validator would be another one in each process."""
+    """Return the text of a type without `Annotated`, because the address of a validator differs in each process."""
     origin, inner = get_origin(output_type), get_args(output_type)
     if origin is Annotated:
         return _written(inner[0])

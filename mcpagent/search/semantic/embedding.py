@@ -192,9 +192,7 @@ class MultilingualEmbedder:
         found: dict[str, Matrix] = {}
         for row, text in zip(rows, texts, strict=True):
             if text.strip():
-                if (
-                    text not in found
-                ):  # one by one: what else is in a batch moves the last digits
+                if text not in found:  # one by one: a batch changes the last digits
                     found[text] = _sentence_encoder().encode(
                         [text[:_LONGEST_SENTENCE]]
                     )[0]

@@ -83,7 +83,7 @@ class SentenceEmbedder:
         with _one_thread():
             for text in dict.fromkeys(
                 texts
-            ):  # one by one: what else is in a batch moves the last digits
+            ):  # one by one: a batch changes the last digits
                 if text.strip():
                     found[text] = model.vector(text)
                 else:

@@ -76,9 +76,7 @@ class VectorCache:
         connection = sqlite3.connect(self._path, timeout=2.0)
         try:
             connection.execute(_SCHEMA)
-        except (
-            BaseException
-        ):  # no database, or a locked one: nothing else will close it
+        except BaseException:  # an invalid or locked database: close it here
             connection.close()
             raise
         return contextlib.closing(connection)

@@ -200,7 +200,7 @@ class Vectors:
     def likeness(
         self, queries: Sequence[Vector], numbers: Sequence[int]
     ) -> list[dict[int, float]]:
-        """Return cosines by tool number of these tools only, for each query."""
+        """Return, for each query, the cosines of these tools by tool number."""
         if (few := self.few()) is not None:
             some = {number: few[number] for number in numbers}
             return [_near(some, query) for query in queries]

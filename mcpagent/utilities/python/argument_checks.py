@@ -71,7 +71,7 @@ def expect_function(place: str, value: object, *parameters: str) -> None:
         raise ConfigError(
             f"{place}: expected {said}, got one that cannot be called so: {error}"
         ) from None
-    except ValueError:  # one of those that are written in C
+    except ValueError:  # some functions in C have no signature
         pass
 
 
@@ -100,9 +100,7 @@ def _got(value: object, *, is_wrong_type: bool = True) -> str:
     if value is None or isinstance(value, bool):
         return repr(value)
     if _is_beyond_floats(value):
-        return (
-            "a number of more than 300 digits"  # which Python does not even write out
-        )
+        return "a number of more than 300 digits"  # Python refuses to print it
     if isinstance(value, int | float | str):
         if is_wrong_type:
             return f"{type(value).__name__} {value!r:.60}"
@@ -225,7 +223,9 @@ def _misfit(value: Any, kind: Any) -> tuple[str, Any, Any] | None:
         return None
     shape, origin, options = _taken_apart(kind)
     if shape == "union":
-        if type(value) in options and type(value) is not float:  # as each option would
+        if (
+            type(value) in options and type(value) is not float
+        ):  # each option would accept it
             return None
         misfits = [_misfit(value, option) for option in options]
         # Report the misfit inside rather than that it is not the other kind.
@@ -335,7 +335,7 @@ def _misfit_in_sequence(
         not is_plain and isinstance(value, str | bytes | Mapping | type)
     ):
         return "", value, kind
-    if not isinstance(value, Collection):  # it could be gone through only once
+    if not isinstance(value, Collection):  # an iterator can be read only once
         return None
     is_row = origin is tuple and options[-1:] != (...,)
     if is_row and len(options) != len(value):
@@ -391,7 +391,9 @@ def _annotations(target: Any) -> dict[str, Any]:
 
 
 def _evaluated(annotation: Any, names: _Names) -> Any:
-    text = getattr(annotation, "__forward_arg__", annotation)  # those of a TypedDict
+    text = getattr(
+        annotation, "__forward_arg__", annotation
+    )  # a TypedDict has forward references
     return eval(text, {}, names) if isinstance(text, str) else text  # noqa: S307 - the package's own annotations
 
 
@@ -411,4 +413,4 @@ class _Named(type):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return _Named(name, (), {})  # of a module
+        return _Named(name, (), {})  # a name in a module

@@ -143,7 +143,7 @@ class BackgroundLoop:
         self.run(_end_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(END_SECONDS)
-        if not self._thread.is_alive():  # else code that holds it, and cannot be ended
+        if not self._thread.is_alive():  # a thread that ignores the stop keeps its loop
             self.loop.close()
 
 

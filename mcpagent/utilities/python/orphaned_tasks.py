@@ -1,4 +1,4 @@
-"""Work that does not end when it is cancelled: waited for a moment, and then left to itself."""
+"""Wait for cancelled work for a moment, then abandon it if it does not end."""
 
 from __future__ import annotations
 

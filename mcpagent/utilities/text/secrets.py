@@ -394,7 +394,7 @@ def _spellings() -> tuple[str, ...]:
 def _texts_of(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogatepass")
     yield from (value, safe_text(value), base64.b64encode(data).decode().rstrip("="))
-    # of a key of several lines
+    # the lines of a key with several lines
     yield from (line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM)
 
 

@@ -16,7 +16,7 @@ REPEATS_TOLD = 5
 calls are not run."""
 
 REPEATS_TOLD_SMALL = 2
-"""The same for a small model, which does not leave such a series by itself."""
+"""The same for a small model, which rarely stops such a series itself."""
 
 LONGEST_ROW = 8
 """The longest series of different calls that is recognised as a repetition."""

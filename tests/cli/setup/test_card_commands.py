@@ -63,6 +63,22 @@ def test_show_writes_the_card_with_its_variables(tmp_path: Path) -> None:
     assert document["agents"] == ["timekeeper", "bookkeeper"]
 
 
+def test_show_redacts_secrets_that_a_card_contains_in_plain_text(tmp_path: Path) -> None:
+    secrets = [f"qZ8kP2mW9xT4vB7nL3c{letter}" for letter in "RSTU"]
+    servers = {
+        "a": {"command": "x", "args": ["--token", secrets[0]], "env": {"API_TOKEN": secrets[1]}},
+        "b": {"url": "https://b.example/mcp", "headers": {"Authorization": f"Bearer {secrets[2]}"}},
+    }
+    connected = [{"target": "https://c.example", "headers": {"X-API-Key": secrets[3]}}]
+    fields = f"mcp_servers: {json.dumps(servers)}\nmcp_connect: {json.dumps(connected)}"
+    (tmp_path / "a.md").write_text(f"---\nname: a\n{fields}\n---\nHi.\n")
+    for arguments in ([], ["--json"]):
+        done = mcpagent("cards", "show", "a.md", *arguments, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("[redacted]") == len(secrets)
+        assert not [secret for secret in secrets if secret in done.stdout]
+
+
 @pytest.mark.slow
 def test_a_card_answers_on_the_command_line(tmp_path: Path) -> None:
     for command in ("ask", "chat"):

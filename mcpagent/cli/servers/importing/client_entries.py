@@ -341,7 +341,7 @@ def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         name = match[1] or match[2]
         return given.get(name, f"${{{name}}}" if name in names else match.group())
 
-    # For an address the variables are there to be put into its headers.
+    # The entry of an address has variables only for its headers.
     rest["url"] = entry["uri"]
     rest["headers"] = _with_texts(
         _strings(entry.get("headers")), lambda text: _ANY_VARIABLE.sub(filled, text)

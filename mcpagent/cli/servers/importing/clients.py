@@ -190,7 +190,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
             yaml.YAMLError,
             ValueError,
             RecursionError,
-        ) as error:  # what toml and UTF-8 raise are ValueErrors
+        ) as error:  # errors of TOML and UTF-8 are ValueErrors
             what = str(error).partition("; use sys.")[0]
             raise ConfigError(f"{path}: {safe_line(what, 160)}") from None
     if isinstance(data, Mapping):

@@ -18,7 +18,7 @@ SCHEMA = "mcpagent.session/1"
 
 
 def as_json(transcript: Transcript) -> str:
-    """In ASCII, so that nothing in it moves a cursor."""
+    """Return the document as JSON in ASCII, so that it cannot control a terminal."""
     session, info = transcript.session, transcript.session.info
     document = {
         "schema": SCHEMA,

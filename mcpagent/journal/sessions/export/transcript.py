@@ -186,7 +186,7 @@ class Transcript:
 
     @property
     def title(self) -> str:
-        """In one printable line."""
+        """The title as one printable line."""
         first = next((turn.title for turn in self.turns if turn.number), "")
         return (
             safe_line(self.session.info.title, 120).strip() or first or "Conversation"
@@ -306,7 +306,7 @@ def _turns(
     steps = {step.place: step for step in session.steps}
     pending = {
         call.call_id.rpartition(INNER)[0]: call.kind for call in standing.pending
-    }  # that of their program
+    }  # the state of the program's call
     pending |= {call.call_id: call.kind for call in standing.pending}
     number, question, entries = 0, tuple[Part, ...](), list[Answered | NoticeToModel]()
     answers, before, run = 0, tuple[str, ...](), ""
