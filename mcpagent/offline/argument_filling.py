@@ -196,7 +196,9 @@ class Fit:
                 or_quoted = []
                 if kind in ("path", "glob") and slots[0].required:
                     or_quoted = ["quoted"]
-                pieces = self._free("number" if kind == "digits" else kind)
+                pieces = self._free(kind)
+                if kind == "digits":  # the number of an invoice may have letters
+                    pieces = self._free("label") or self._free("number")
                 if not any(slot.required for slot in slots):
                     pieces = [piece for piece in pieces if not self._is_summand(piece)]
                 self._place(slots, pieces or self._free(*or_quoted))
@@ -554,6 +556,7 @@ class Fit:
     def _write(self, slots: list[ParameterSlot]) -> None:
         """Assign text: the part after a colon, quoted texts, the payload, and words that nothing else accounts for."""
         text, sides = self.need.text, ["path"] * all(slot.direction for slot in slots)
+        sides.append("label")
         quoted = self._free("quoted", "email", "colour", *sides)
         main = next(
             (slot for slot in reversed(slots) if slot.kind == "text"),

@@ -50,6 +50,7 @@ _PATTERNS = {
     "path": r"(?<![\w/:.])(?![\d/.]+(?:\s|$))(?:[~\w.@*+-]*/[\w./@+*-]*\w/?|[\w.@+-]+/(?=[\s?!,;]|$)"
     r"|[\w@+*-]*[a-z_*][\w@+*-]*\.[a-z*][a-z0-9]{0,7}|(?:README|LICENSE|Makefile)(?=\W|$)"
     r"|(?!(?:an?|the|this|that|my|our|your|each|every|new|current) )[\w-]+(?= (?:folder|directory)\b))(?![\w/])",
+    "label": r"(?<![\w.-])(?-i:[A-Z]{1,10}-\d[\d-]*)(?![\w-])",  # of an invoice or a ticket: A-17, OPS-1042
     "code": r"\b0[xob][0-9a-f]+\b",
     "number": rf"(?!one (?:of|from)\b)(?:(?<![\w.)])|(?<=\dd)|(?<=[$€£#]))((?:[-−](?=\d))?{_DIGITS})"
     r"(?:\s?(?:dollars?|euros?|[€$]))?",

@@ -325,7 +325,7 @@ def _answer(outcome: NextStep, connecting: str, command: str) -> str:
                 *(f"{key}={shlex.quote(value)}" for key, value in pairs),
             )
         )
-        by_hand = ""
+        by_hand = ", or, if it only reads, mark it: read_only=True"
         if fit.tool.server is not None:
             by_hand = f", or run:{_command_lines([safe_line(whole, 400)])}"
         why = "It is not marked as only reading, so rules do not call it by themselves"

@@ -301,6 +301,18 @@ def test_references_branches_and_null_types_are_followed() -> None:
     assert [call.arguments for call in message.tool_calls] == [{"level": "high", "size": 3}]
 
 
+def test_the_number_of_an_invoice_or_ticket_may_have_letters() -> None:
+    total = ("invoice_total", "The total of one invoice", schema("number", number=STRING))
+    show = ("show_ticket", "Show one ticket", schema("key", key={**STRING, "description": "The key of the ticket"}))
+    for tool, prompt, expected in (
+        (total, "What is the total of invoice A-17?", {"number": "A-17"}),
+        (total, "What is the total of invoice 17?", {"number": "17"}),
+        (show, "Show the ticket OPS-1042", {"key": "OPS-1042"}),
+    ):
+        (called,) = asked(prompt, tool).tool_calls
+        assert called.arguments == expected, prompt
+
+
 def test_payload_is_the_text() -> None:
     count = ("count_words", "Count the words of a text", schema("text", text=STRING))
     body = "one two\n\nthree"

@@ -408,7 +408,8 @@ async def test_a_function_that_acts_is_never_run(search: bool) -> None:
     assert ran == []
     assert said.startswith(
         'I would call `transfer` with {"amount": 900, "recipient": "mallory"}. '
-        "It is not marked as only reading, so rules do not call it by themselves: use a model with a key\n"
+        "It is not marked as only reading, so rules do not call it by themselves: use a model with a key, or, if "
+        "it only reads, mark it: read_only=True\n"
     )
 
 

@@ -227,6 +227,8 @@ def meant_target(word: str) -> str:
 def short_path(name: str, folder: Path) -> str:
     """Return the path (maybe with `:line`) as a person would write it from here."""
     path = Path(name)
+    if path == Path.home():
+        return "~"
     for base, prefix in ((folder, ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return safe_line(prefix + str(path.relative_to(base)), 120)

@@ -35,6 +35,8 @@ _OUR_WORDS = re.compile(
 
 _WRITTEN = re.compile(r'(?<=is a whole command line; )write "command": .+')
 
+_MEANT = re.compile(r'is not on PATH; did you mean "([^"]+)"\?')
+
 LAUNCHERS: Mapping[str, str] = {
     "npx": "install Node.js, which brings npx",
     "npm": "install Node.js, which brings npm",
@@ -61,6 +63,8 @@ def fix_for(
     if config.openapi:
         return "look whether the document and the address of the API are right"
     if "is not on PATH" in reason:
+        if meant := _MEANT.search(reason):
+            return f'write "command": "{meant[1]}" in its entry'
         program = safe_line(shlex.quote(revealed(config.command)), 64)
         return LAUNCHERS.get(
             revealed(config.command),

@@ -31,7 +31,7 @@ from mcpagent.cli.screen.terminal import (
     write_json,
     write_out,
 )
-from mcpagent.cli.servers.probing import Probe, probe_all, probe_of_problem
+from mcpagent.cli.servers.probing import Probe, probe, probe_all, probe_of_problem
 from mcpagent.cli.servers.server_editing import unknown_server
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError
@@ -253,8 +253,8 @@ def probe_totals(probes: Sequence[Probe], end: str) -> str:
     return f"{usable} of {len(probes)} usable{end} {counted(tools, 'tool')}, {tokens:,} tokens"
 
 
-TRY_SECONDS = 3.0
-"""How long `mcp add` waits for a new server: until it answers, fails, or is reported as silent."""
+TRY_SECONDS = 15.0
+"""How long `mcp add` waits for a new server, unless it answers, fails, or is reported as silent before."""
 
 
 def try_added(options: Options, server: ServerConfig) -> bool:
@@ -265,17 +265,46 @@ def try_added(options: Options, server: ServerConfig) -> bool:
     if not server.command:
         return False
     terminal = open_terminal(options.color)
+    activity = Activity(terminal.err, terminal.glyphs)
     shown = safe_line(server.name, 64)
-    alone = Configuration(ServersConfig((server,), (), ()))
-    (found,) = probe_servers(options, alone, terminal, seconds=TRY_SECONDS)
-    if found.ok:
+    with activity.showing(f"starting {shown}"):
+        found = asyncio.run(_tried(options, server, terminal, activity))
+    if found is None or found.is_connecting:
+        return False
+    if found.failure is None:
         put(terminal.out, f"{shown} answers: {found.stages[-1].detail}", style="dim")
         return True
-    if found.failure is not None and not found.is_connecting:
-        terminal.warn(f"{shown} {found.failure.detail}")
-        if found.fix:
-            put(terminal.err, f"  do      {found.fix}")
+    terminal.warn(f"{shown} {found.failure.detail}")
+    if found.fix:
+        put(terminal.err, f"  do      {found.fix}")
     return False
+
+
+async def _tried(
+    options: Options, server: ServerConfig, terminal: Terminal, activity: Activity
+) -> Probe | None:
+    """Return the outcome of a start; None once the server is reported as silent."""
+    silent = asyncio.Event()
+
+    def say(line: str) -> None:
+        with activity.paused():
+            terminal.warn(line)
+        silent.set()
+
+    logs, auth = server_log_folder(options.environ), stored_sign_ins(options.environ)
+    trying = asyncio.create_task(
+        probe(server, options.environ, logs, auth, seconds=TRY_SECONDS, say=say)
+    )
+    waiting = asyncio.create_task(silent.wait())
+    try:
+        await asyncio.wait((trying, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if trying.done():
+            return trying.result()
+        return None
+    finally:
+        trying.cancel()
+        waiting.cancel()
+        await asyncio.gather(trying, waiting, return_exceptions=True)
 
 
 # -- mcp logs ---------------------------------------------------------------------------------------------------------

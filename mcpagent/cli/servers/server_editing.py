@@ -239,7 +239,7 @@ def add_server(
     scope: WriteScope,
     *,
     replace: bool,
-    tried: TryServer = lambda _: False,
+    tried: TryServer | None = None,
 ) -> ExitCode:
     """Write the server into the user's or the project's file, with a warning about a secret that is written out.
 
@@ -272,8 +272,9 @@ def add_server(
     for server in added:
         # the user who typed the command has thereby consented to it
         remember_added(server, options)
-    _report_added(options, terminal, file, new.name, entry)
-    if not any(map(tried, added)):
+    will_try = tried is not None and bool(added)
+    _report_added(options, terminal, file, new.name, entry, will_try=will_try)
+    if tried is None or not any(map(tried, added)):
         test = f"mcpagent mcp test {shlex.quote(new.name)}"
         put(terminal.out, f"try it: {test}", style="dim")
     if replaces_demo:
@@ -464,11 +465,7 @@ def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str
     ):
         return {}
     words = _words(new)
-    named = (
-        word
-        for word in words
-        if not os.path.isabs(word) and word not in (os.curdir, os.pardir)
-    )
+    named = (word for word in words if not os.path.isabs(word))
     is_there = any((folder / word).exists() for word in named)
     if not (is_there or missing_programs(words, folder)):
         return {}
@@ -546,22 +543,22 @@ def _store_secrets(options: Options, names: Sequence[str], terminal: Terminal) -
             )
 
 
-def _program_warnings(
-    options: Options, entry: Mapping[str, Any], folder: Path
-) -> list[str]:
-    """Return a warning for each program of a command that is not there, on PATH or in the folder of its start."""
-    command = entry["command"]
-    missing = missing_programs((command, *entry.get("args", ())), folder)
+def _not_on_path(options: Options, command: str) -> list[str]:
+    """Return a warning about a program that is not on PATH."""
     is_found = shutil.which(command, path=options.environ.get("PATH")) is not None
-    lines = []
-    if not is_found and os.sep not in command:
-        lines = [
-            f"{safe_line(command, 60)} is not found on PATH; install it, or give its whole path"
-        ]
+    if is_found or os.sep in command:
+        return []
+    shown = safe_line(command, 60)
+    return [f"{shown} is not found on PATH; install it, or give its whole path"]
+
+
+def _missing_files(entry: Mapping[str, Any], folder: Path) -> list[str]:
+    """Return a warning for each program's file of a command that is not in the folder of its start."""
+    words = (entry["command"], *entry.get("args", ()))
     shown = short_path(str(folder), Path("/nowhere"))
-    return lines + [
+    return [
         f"{safe_line(word, 100)} is not in {shown}; the server cannot start without it"
-        for word in missing
+        for word in missing_programs(words, folder)
     ]
 
 
@@ -571,7 +568,10 @@ def _report_added(
     file: ServerFile,
     name: str,
     entry: dict[str, Any],
+    *,
+    will_try: bool,
 ) -> None:
+    """Report the new entry; `will_try`: a program that is not on PATH is reported by its start."""
     what = entry.get("url") or " ".join((entry["command"], *entry.get("args", ())))
     put(
         terminal.out,
@@ -579,7 +579,9 @@ def _report_added(
     )
     if "command" in entry:
         started_in = file.path.absolute().parent / entry.get("cwd", "")
-        terminal.warn(*_program_warnings(options, entry, started_in))
+        terminal.warn(*_missing_files(entry, started_in))
+    if "command" in entry and not will_try:
+        terminal.warn(*_not_on_path(options, entry["command"]))
     for problem in load_servers(
         file.path, environ=with_stored_keys(options.environ)
     ).problems:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.cli.app import run
-from mcpagent.cli.common.configuration import load_configuration
+from mcpagent.cli.common.configuration import load_configuration, short_path
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.lines import reason
 from mcpagent.mcp.lists.list_cache import config_fingerprint
@@ -41,6 +41,13 @@ def test_a_missing_document_of_an_api_is_one_line_before_anything_starts(
             assert run([*command, "--openapi", given]) == 3
             said = capsys.readouterr()
             assert said.out + said.err == f"error: --openapi {given.removeprefix('p=')}: not found{why}; {what}\n"
+
+
+def test_a_path_is_shown_as_a_person_would_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    work = tmp_path / "work"
+    shown = [short_path(str(path), work) for path in (tmp_path, tmp_path / "x", work / "a.json", Path("/etc/hosts"))]
+    assert shown == ["~", "~/x", "a.json", "/etc/hosts"]
 
 
 def test_the_name_of_an_api_is_said_once() -> None:

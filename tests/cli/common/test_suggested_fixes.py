@@ -38,6 +38,7 @@ REMOTE = ServerConfig("docs", url="https://docs.example/mcp?key=hidden", source=
             "give CRM_TOKEN another value: mcpagent keys set CRM_TOKEN",
         ),
         (LOCAL, 'could not start: "npx" is not on PATH', {}, "install Node.js, which brings npx"),
+        (LOCAL, '"npxx" is not on PATH; did you mean "npx"?', {}, 'write "command": "npx" in its entry'),
         (ServerConfig("x", command="/opt/my tool"), '"/opt/my tool" is not on PATH', {}, "install '/opt/my tool', or"),
         (LOCAL, "gave no answer to initialize within 30 s", {}, '"connect_timeout_seconds": 60 in its entry'),
         (

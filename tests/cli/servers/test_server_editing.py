@@ -103,6 +103,11 @@ def test_a_server_that_is_added_is_started_once_and_what_comes_of_it_is_said(com
     said = command("mcp", "add", "gone", "--", sys.executable, "-m", "no_such_module")
     assert "! gone exited with code 1 during initialize: " in said
     assert "\ntry it: mcpagent mcp test gone\n" in said
+    said = command("mcp", "add", "typo", "--", "uvxx", "pack")
+    assert said.count("is not") == 1, "one line of one cause"
+    assert '! typo could not start: "uvxx" is not on PATH; did you mean "uvx"?\n' in said
+    assert '  do      write "command": "uvx" in its entry\n' in said
+    command("mcp", "remove", "typo")
     assert set(json.loads(command.user_file.read_text("utf-8"))["mcpServers"]) == {"good", "gone"}
 
 
