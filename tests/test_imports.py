@@ -36,6 +36,7 @@ ORDER = (
     "toolsets",
     "journal",
     "agents",
+    "gateway",
     "cli/common",
     "cli/screen",
     "cli/approvals",
@@ -45,6 +46,7 @@ ORDER = (
     "cli/chat",
     "cli/sessions_command",
     "cli/runs_command",
+    "cli/gateway_command",
     "cli/setup",
     "cli",
 )

@@ -13,6 +13,7 @@ Commands
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
   tools list|show|search|learned|call|tokens|lint|eval|examples   the tools: what is found, costs
   mcp list|test|add|remove|enable|disable|import|logs|login|logout   your servers; do they work
+  gateway serve            all of them behind one server, for other clients
   skills list|show|lint    Agent Skills, yours and the project's
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers

@@ -276,11 +276,13 @@ class McpConnection:
         """Send settings to a server after connecting; a refusal does not make it unusable."""
         if self.is_modern:
             self._listen_anew(session)
-        elif (
-            (level := self.config.log_level) is not None
-            and (can := session.server_capabilities)
-            and can.logging
-        ):
+        elif self.config.log_level is not None:
+            await self.set_log_level(self.config.log_level)
+
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Ask a server of before 2026 for messages of this level; a refusal is a warning."""
+        can = self.session.server_capabilities
+        if not self.is_modern and can is not None and can.logging:
             params = types.SetLevelRequestParams(level=level)
             try:
                 await self.request(

@@ -1,0 +1,145 @@
+"""The tools, prompts and resources of servers as the gateway lists them: whole definitions under unique names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from mcpagent.config import ServerConfig
+from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.lists.pins import ToolChange
+from mcpagent.mcp.lists.server_lists import ServerLists
+from mcpagent.mcp.lists.shown_tools import ShownTool
+from mcpagent.permissions.decision import entry_rules, is_enabled
+from mcpagent.tool_search.unique_names import legal_name, offered_names
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.globs import fits
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.values.approval import Rule
+from mcpagent.values.messages import ToolDefinition, ToolKey
+
+Access: TypeAlias = Literal["read", "write", "destructive"]
+"""What a call may do, by the tool's annotations. Without annotations, the specification says destructive."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool of a server under its name in the gateway.
+
+    `listed` is its definition in the server's list, `shown` the one for models, `wire` the one for clients. A tool that
+    changed since its first use is `withheld`.
+    """
+
+    name: str
+    server: str
+    listed: ToolDefinition
+    shown: ShownTool
+    wire: dict[str, Any]
+    access: Access
+    rules: tuple[Rule, ...] = ()
+    is_pinned: bool = False
+    withheld: ToolChange | None = None
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """The definition under the offered name, for the search."""
+        return replace(self.shown.definition, name=self.name)
+
+
+def offered_tools(
+    links: Iterable[ServerLink], pinned: Iterable[str] = ()
+) -> dict[str, OfferedTool]:
+    """Return the enabled tools of servers by offered name, `server__tool`."""
+    listed = {
+        ToolKey(link.config.name, tool.original_name): (link, tool)
+        for link in links
+        for tool in link.lists.tools
+        if is_enabled(tool, link.config)
+    }
+    names = unique_names(listed)
+    patterns = tuple(pinned)
+    rules = {link.config.name: entry_rules(link.config) for link in links}
+    found = {}
+    for key, (link, tool) in listed.items():
+        name = names[key]
+        server = link.config.name
+        shown = ShownTool.of(replace(tool, server=server))
+        rest = with_texts(_rest_of(link.lists, tool), for_model)
+        found[name] = OfferedTool(
+            name,
+            server,
+            tool,
+            shown,
+            _wire(name, shown.definition, link.lists, rest),
+            access_of(rest.get("annotations")),
+            rules[server],
+            _is_pinned(tool, link.config, patterns),
+            link.known_change(tool),
+        )
+    return found
+
+
+def unique_names(keys: Iterable[ToolKey]) -> Mapping[ToolKey, str]:
+    """Return `server__name` for each item of a server, with a hash where that is no unique, legal name."""
+    return offered_names({key: legal_name(f"{key.source}__{key.name}") for key in keys})
+
+
+def access_of(annotations: Any) -> Access:
+    """Return what a tool with these annotations may do."""
+    hints = annotations if isinstance(annotations, Mapping) else {}
+    if hints.get("readOnlyHint") is True:
+        return "read"
+    if hints.get("destructiveHint") is False:
+        return "write"
+    return "destructive"
+
+
+def _is_pinned(
+    tool: ToolDefinition, config: ServerConfig, patterns: tuple[str, ...]
+) -> bool:
+    own = any(fits(tool.original_name, glob) for glob in config.always_load)
+    named = f"{config.name}.{tool.original_name}"
+    return own or any(fits(named, pattern) for pattern in patterns)
+
+
+def _rest_of(lists: ServerLists, tool: ToolDefinition) -> dict[str, Any]:
+    return dict(lists.unused.get("tools", {}).get(tool.original_name, {}))
+
+
+def _wire(
+    name: str, shown: ToolDefinition, lists: ServerLists, rest: dict[str, Any]
+) -> dict[str, Any]:
+    # The gateway itself waits for tasks of servers.
+    rest.pop("execution", None)
+    wire: dict[str, Any] = {"name": name, "description": shown.description}
+    wire["inputSchema"] = shown.parameters
+    output = lists.output_schemas.get(shown.original_name)
+    if output is not None:
+        wire["outputSchema"] = output
+    return wire | rest
+
+
+def listed_prompts(
+    links: Iterable[ServerLink],
+) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the prompts of servers by offered name, each with its server and its whole item in the server's list."""
+    found = {
+        ToolKey(link.config.name, str(name)): item
+        for link in links
+        for name, item in link.lists.unused.get("prompts", {}).items()
+    }
+    names = unique_names(found)
+    return {
+        names[key]: (str(key.source), with_texts(item, for_model))
+        for key, item in found.items()
+    }
+
+
+def listed_resources(
+    links: Iterable[ServerLink], kind: Literal["resources", "resourceTemplates"]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the server and the whole item of each resource or template."""
+    for link in links:
+        for item in link.lists.unused.get(kind, {}).values():
+            yield link.config.name, with_texts(item, for_model)
