@@ -25,14 +25,14 @@ def gateway_serve(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="mode=auto|search|add|code|all, mode.CLIENT=..., ask=client|elicit|deny, idle=15m, pin=SERVER.TOOL, http=PORT. Repeatable.",
+            help="mode=auto|search|add|code|all, ask=client|elicit|deny, idle=15m, pin=SERVER.TOOL, http=PORT.",
         ),
     ] = None,
 ) -> int:
     """Serves your servers as one, to the client that starts this; with --set http=PORT to many."""
     from mcpagent.cli.gateway_command.gateway_settings import gateway_settings
-    from mcpagent.cli.gateway_command.serving import serve
+    from mcpagent.cli.gateway_command.serving import serve_gateway
     from mcpagent.cli.screen.terminal import open_terminal
 
     settings = gateway_settings(set_ or ())
-    return serve(options, open_terminal(options.color), settings)
+    return serve_gateway(options, open_terminal(options.color), settings)

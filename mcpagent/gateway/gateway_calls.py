@@ -45,7 +45,7 @@ def text_result(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
-async def call_tool(
+async def call_on_server(
     upstreams: Upstreams,
     caller: Caller,
     tool: OfferedTool,

@@ -76,7 +76,9 @@ def tools_for(
     return [*own, *pinned, *added]
 
 
-def is_listed(name: str, client: Client, options: GatewayOptions, lists: Lists) -> bool:
+def is_client_tool(
+    name: str, client: Client, options: GatewayOptions, lists: Lists
+) -> bool:
     """Return whether a client may call a server's tool by its own name."""
     tool = lists.tools.get(name)
     if tool is None:
@@ -135,7 +137,7 @@ class Found:
     names: tuple[str, ...]
 
 
-async def search(lists: Lists, arguments: dict[str, Any]) -> Found:
+async def search_for_client(lists: Lists, arguments: dict[str, Any]) -> Found:
     """Search the tools; each found one says which of the gateway's tools calls it."""
     assert lists.session is not None
     [searching, *_] = tool_search_tools(lists.session)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp_types as types
@@ -18,9 +19,10 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
     ToolsListChanged,
 )
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpagent.gateway.asking_client import Caller, Client, in_rounds
-from mcpagent.gateway.gateway import Gateway
+from mcpagent.gateway.client_requests import Gateway
 from mcpagent.gateway.gateway_calls import meta_of
 from mcpagent.utilities.version import __version__
 
@@ -46,6 +48,16 @@ _CACHED = (
 )
 
 
+async def _whole(
+    handler: Callable[[Context, Any], Awaitable[Any]], context: Context, params: Any
+) -> Any:
+    """Return a handler's result with the field that each result of 2026 has."""
+    result = await handler(context, params)
+    if isinstance(result, dict) and context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return {"resultType": "complete", **result}
+    return result
+
+
 class GatewayServer:
     """The handlers of one gateway. `principal_of` identifies the sender of an HTTP request without a session."""
 
@@ -62,7 +74,8 @@ class GatewayServer:
         hints: Any = {method: CacheHint() for method in _CACHED}
         self.server: Server[Any] = Server(NAME, version=__version__, cache_hints=hints)
         for method, params_type, handler in self._handlers():
-            self.server.add_request_handler(method, params_type, handler)
+            whole = partial(_whole, handler)
+            self.server.add_request_handler(method, params_type, whole)
         self.server.add_notification_handler(
             "notifications/roots/list_changed",
             types.NotificationParams,

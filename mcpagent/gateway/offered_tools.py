@@ -57,7 +57,7 @@ def offered_tools(
         for tool in link.lists.tools
         if is_enabled(tool, link.config)
     }
-    names = unique_names(listed)
+    names = prefixed_names(listed)
     patterns = tuple(pinned)
     rules = {link.config.name: entry_rules(link.config) for link in links}
     found = {}
@@ -69,18 +69,18 @@ def offered_tools(
         found[name] = OfferedTool(
             name,
             server,
-            tool,
-            shown,
-            _wire(name, shown.definition, link.lists, rest),
-            access_of(rest.get("annotations")),
-            rules[server],
-            _is_pinned(tool, link.config, patterns),
-            link.known_change(tool),
+            listed=tool,
+            shown=shown,
+            wire=_wire(name, shown.definition, link.lists, rest),
+            access=access_of(rest.get("annotations")),
+            rules=rules[server],
+            is_pinned=_is_pinned(tool, link.config, patterns),
+            withheld=link.known_change(tool),
         )
     return found
 
 
-def unique_names(keys: Iterable[ToolKey]) -> Mapping[ToolKey, str]:
+def prefixed_names(keys: Iterable[ToolKey]) -> Mapping[ToolKey, str]:
     """Return `server__name` for each item of a server, with a hash where that is no unique, legal name."""
     return offered_names({key: legal_name(f"{key.source}__{key.name}") for key in keys})
 
@@ -129,7 +129,7 @@ def listed_prompts(
         for link in links
         for name, item in link.lists.unused.get("prompts", {}).items()
     }
-    names = unique_names(found)
+    names = prefixed_names(found)
     return {
         names[key]: (str(key.source), with_texts(item, for_model))
         for key, item in found.items()

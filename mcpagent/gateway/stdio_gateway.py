@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcp.server.stdio import stdio_server
 
 from mcpagent.config import ServersConfig
-from mcpagent.gateway.gateway import Gateway
+from mcpagent.gateway.client_requests import Gateway
 from mcpagent.gateway.gateway_options import GatewayOptions
 from mcpagent.gateway.gateway_server import GatewayServer
 from mcpagent.mcp.server_options import ServerOptions

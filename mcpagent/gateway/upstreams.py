@@ -204,11 +204,11 @@ class Upstreams:
         self._lists = Lists(
             seen,
             missing,
-            tools,
-            listed_prompts(links),
-            _by_uri(listed_resources(links, "resources")),
-            tuple(listed_resources(links, "resourceTemplates")),
-            self._session(usable, run),
+            tools=tools,
+            prompts=listed_prompts(links),
+            resources=_by_uri(listed_resources(links, "resources")),
+            templates=tuple(listed_resources(links, "resourceTemplates")),
+            session=self._session(usable, run),
         )
         return self._lists
 

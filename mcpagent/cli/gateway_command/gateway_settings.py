@@ -38,7 +38,7 @@ def gateway_settings(pairs: Sequence[str]) -> GatewaySettings:
         name, equals, value = pair.partition("=")
         name, client = (part.strip() for part in _split(name))
         if not equals or name not in _READERS:
-            near = did_you_mean([name for name in _READERS], "")
+            near = did_you_mean(list(_READERS), "")
             raise InputError(
                 f'--set "{safe_line(pair, 60)}" is no setting of the gateway; {near}'
             )

@@ -30,7 +30,9 @@ def gateway_folder(options: Options) -> Path:
     return state_folder(options.environ) / "gateway"
 
 
-def serve(options: Options, terminal: Terminal, settings: GatewaySettings) -> ExitCode:
+def serve_gateway(
+    options: Options, terminal: Terminal, settings: GatewaySettings
+) -> ExitCode:
     """Serve until the client closes standard input, or until Ctrl-C or SIGTERM over HTTP."""
     configuration = untrusted_apart(options, terminal)
     for name in sorted(configuration.untrusted):

@@ -16,7 +16,7 @@ from mcpagent.gateway.asking_client import Caller, Client
 from mcpagent.gateway.gateway_calls import (
     OUTCOME,
     RESOURCE_NOT_FOUND,
-    call_tool,
+    call_on_server,
     error_result,
     forward,
 )
@@ -29,9 +29,9 @@ from mcpagent.gateway.gateway_modes import (
     Found,
     add_tools,
     called_tool,
-    is_listed,
+    is_client_tool,
     mode_of,
-    search,
+    search_for_client,
     tools_for,
 )
 from mcpagent.gateway.gateway_options import GatewayOptions
@@ -212,7 +212,7 @@ class Gateway:
         upstreams = await self.upstreams_of(client)
         lists = self.lists(upstreams)
         mode = mode_of(client, self.options)
-        if is_listed(name, client, self.options, lists):
+        if is_client_tool(name, client, self.options, lists):
             return await self._called(
                 upstreams, caller, lists.tools[name], arguments, meta
             )
@@ -243,9 +243,9 @@ class Gateway:
         upstreams: Upstreams,
         arguments: dict[str, Any],
     ) -> dict[str, Any]:
-        found: Found = await search(lists, arguments)
+        found: Found = await search_for_client(lists, arguments)
         if not found.names and self.lists(upstreams) is not lists:
-            found = await search(self.lists(upstreams), arguments)
+            found = await search_for_client(self.lists(upstreams), arguments)
         outcome = "found" if found.names else "nothing"
         event = GatewayEvent(
             "search", client.name, query=found.query[:200], outcome=outcome
@@ -264,7 +264,7 @@ class Gateway:
         started = time.perf_counter()
         outcome = "cancelled"
         try:
-            result = await call_tool(upstreams, caller, tool, arguments, meta)
+            result = await call_on_server(upstreams, caller, tool, arguments, meta)
             outcome = str((result.get("_meta") or {}).get(OUTCOME, "answered"))
             return result
         except MCPError:
