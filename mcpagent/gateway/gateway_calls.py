@@ -68,7 +68,7 @@ async def call_on_server(
         params=types.CallToolRequestParams.model_validate(sent)
     )
     try:
-        with upstreams.using(tool.server, caller) as link:
+        async with upstreams.using(tool.server, caller) as link:
             result = await link.call_for_client(
                 request, tool.listed, caller.on_progress
             )
@@ -103,7 +103,7 @@ async def forward(
 ) -> dict[str, Any]:
     """Send another request than a call to a server; return its result. Raises `MCPError` with the cause."""
     try:
-        with upstreams.using(server, caller) as link:
+        async with upstreams.using(server, caller) as link:
             progress = caller.on_progress
             return await redacted(await link.ask(request, target, on_progress=progress))
     except InputError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -173,14 +173,16 @@ class Upstreams:
             and not is_subscribed
         )
 
-    @contextlib.contextmanager
-    def using(self, server: str, caller: Caller) -> Iterator[ServerLink]:
+    @contextlib.asynccontextmanager
+    async def using(self, server: str, caller: Caller) -> AsyncIterator[ServerLink]:
         """Return the server's link for one request. Raises `InputError` for one that cannot be started."""
         link = self.servers.links.get(server)
         if link is None:
             problem = self.servers.statuses.get(server)
             reason = problem.reason if problem is not None else "it is not configured"
             raise InputError(f'server "{server}" cannot be used: {reason}')
+        if not self._open[server]:
+            await link.fit_handlers()
         self._open[server] += 1
         try:
             with self.calls.opened(caller, server):

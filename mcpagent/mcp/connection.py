@@ -178,6 +178,11 @@ class McpConnection:
         return self._session is not None and not self._stop.is_set()
 
     @property
+    def allowed(self) -> frozenset[str]:
+        """The requests of the server that are answered, as it was told when it connected."""
+        return self._allowed
+
+    @property
     def end_reason(self) -> str:
         """The reason why the connection ended."""
         return self._explain.end_reason

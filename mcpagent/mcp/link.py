@@ -212,6 +212,12 @@ class ServerLink:
         async with self._lock:
             await self._drop(self._life.connection)
 
+    async def fit_handlers(self) -> None:
+        """Close a connection whose server was told of other handlers than there are now; the next request opens one."""
+        connection = self._life.connection
+        if connection is not None and connection.allowed != self._handlers.methods():
+            await self.rest()
+
     async def settled(self) -> None:
         """Wait until no connection is being opened; the state then has the outcome."""
         async with self._lock:
