@@ -105,7 +105,7 @@ class Programs:
             self._caller = caller
             session = await self._started()
             identity = self._model.next(name, arguments)
-            result = await session.run("")
+            result = await session.run(name)
             results = [
                 found
                 for message in result.messages
