@@ -36,3 +36,64 @@ def gateway_serve(
 
     settings = gateway_settings(set_ or ())
     return serve_gateway(options, open_terminal(options.color), settings)
+
+
+ClientName = Annotated[
+    str,
+    typer.Argument(
+        metavar="CLIENT",
+        help="claude-desktop, claude-code, cursor, vscode, codex, windsurf or zed.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Without a question.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would change, as a diff.")
+]
+
+
+@opt.command(gateway_app, "install", opt.QUIET)
+def gateway_install(
+    options: opt.Options, client: ClientName, yes: Yes = False, dry_run: DryRun = False
+) -> int:
+    """Moves a client's servers to your own file, with their secrets in the keyring, and gives it the gateway."""
+    from mcpagent.cli.gateway_command.installing import client_named, install
+    from mcpagent.cli.screen.terminal import open_terminal
+
+    terminal = open_terminal(options.color)
+    return install(options, client_named(client), terminal, yes=yes, dry_run=dry_run)
+
+
+@opt.command(gateway_app, "uninstall", opt.QUIET)
+def gateway_uninstall(
+    options: opt.Options, client: ClientName, yes: Yes = False, dry_run: DryRun = False
+) -> int:
+    """Restores a client's file byte for byte."""
+    from mcpagent.cli.gateway_command.installing import client_named, uninstall
+    from mcpagent.cli.screen.terminal import open_terminal
+
+    terminal = open_terminal(options.color)
+    return uninstall(options, client_named(client), terminal, yes=yes, dry_run=dry_run)
+
+
+@opt.command(gateway_app, "status", opt.REPORT)
+def gateway_status(options: opt.Options) -> int:
+    """Running gateways, tokens saved for each client, calls, slowest tools, searches that found nothing."""
+    from mcpagent.cli.gateway_command.reports import show_status
+
+    return show_status(options)
+
+
+@opt.command(gateway_app, "logs", opt.REPORT)
+def gateway_logs(
+    options: opt.Options,
+    lines: Annotated[
+        int,
+        typer.Option(
+            "--limit", "-k", "-n", metavar="N", min=1, help="The last lines shown."
+        ),
+    ] = 50,
+) -> int:
+    """The last calls and searches of your gateways, with their outcome and time."""
+    from mcpagent.cli.gateway_command.reports import show_calls
+
+    return show_calls(options, lines)

@@ -57,7 +57,15 @@ WriteScope: TypeAlias = Literal["user", "project"]
 """Whose file is changed: the user's own `mcp.json`, or the project's `.mcp.json`."""
 
 Client: TypeAlias = Literal[
-    "claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "goose"
+    "claude-desktop",
+    "claude-code",
+    "cursor",
+    "vscode",
+    "codex",
+    "gemini",
+    "goose",
+    "windsurf",
+    "zed",
 ]
 """Other MCP clients whose servers `mcp import` can take over, in the order in which a name is looked for."""
 

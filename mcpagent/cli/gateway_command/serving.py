@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
 
 from mcpagent.cli.approvals.project_trust import untrusted_apart
 from mcpagent.cli.common.configuration import Configuration
 from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.gateway_command.gateway_settings import GatewaySettings
+from mcpagent.cli.gateway_command.reports import log_folder
 from mcpagent.cli.oneshot.agent_options import make_approver
 from mcpagent.cli.screen.terminal import Terminal
 from mcpagent.gateway.gateway_options import GatewayOptions
@@ -18,16 +18,11 @@ from mcpagent.gateway.http_gateway import HttpAccess, serve_http
 from mcpagent.gateway.stdio_gateway import serve_stdio
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.tool_search.search_options import ToolSearch
-from mcpagent.utilities.filesystem.user_folders import cache_folder, state_folder
+from mcpagent.utilities.filesystem.user_folders import cache_folder
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, ServerFailed
 
 TOKEN_VARIABLE = "MCPAGENT_GATEWAY_TOKEN"  # noqa: S105 - its name
-
-
-def gateway_folder(options: Options) -> Path:
-    """Return the folder of the user's gateways: the log of calls."""
-    return state_folder(options.environ) / "gateway"
 
 
 def serve_gateway(
@@ -93,5 +88,5 @@ def gateway_options(
         rules=lambda: approver.rules,
         pinned=settings.pinned,
         search=ToolSearch(cache_folder=cache_folder(options.environ) / "search"),
-        log=gateway_folder(options),
+        log=log_folder(options),
     )
