@@ -53,9 +53,42 @@ async def _whole(
 ) -> Any:
     """Return a handler's result with the field that each result of 2026 has."""
     result = await handler(context, params)
-    if isinstance(result, dict) and context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+    if (
+        isinstance(result, dict)
+        and context.protocol_version in MODERN_PROTOCOL_VERSIONS
+    ):
         return {"resultType": "complete", **result}
     return result
+
+
+class _Server(Server[Any]):
+    """The SDK's server; its instructions are made anew for each client, and it reports changes of its lists."""
+
+    def __init__(
+        self, *names: str, described: Callable[[], str | None], **options: Any
+    ) -> None:
+        super().__init__(*names, **options)
+        self._described = described
+
+    @property
+    def instructions(self) -> str | None:
+        """What a client's model should know about the servers."""
+        return self._described()
+
+    @instructions.setter
+    def instructions(self, text: str | None) -> None:
+        """Ignore the text of the SDK's constructor."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *others: Any
+    ) -> InitializationOptions:
+        """Return the answer to a client's first request."""
+        changes = NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(
+            notification_options or changes, *others
+        )
 
 
 class GatewayServer:
@@ -72,7 +105,9 @@ class GatewayServer:
         self._principal_of = principal_of
         self.gateway = gateway_of(self)
         hints: Any = {method: CacheHint() for method in _CACHED}
-        self.server: Server[Any] = Server(NAME, version=__version__, cache_hints=hints)
+        self.server = _Server(
+            NAME, version=__version__, cache_hints=hints, described=self._described
+        )
         for method, params_type, handler in self._handlers():
             whole = partial(_whole, handler)
             self.server.add_request_handler(method, params_type, whole)
@@ -82,13 +117,8 @@ class GatewayServer:
             self._roots_changed,
         )
 
-    def options(self) -> InitializationOptions:
-        """Return the answer to a client's first request."""
-        self.server.instructions = self.gateway.instructions() or None
-        changes = NotificationOptions(
-            prompts_changed=True, resources_changed=True, tools_changed=True
-        )
-        return self.server.create_initialization_options(changes)
+    def _described(self) -> str | None:
+        return self.gateway.instructions() or None
 
     def _handlers(
         self,

@@ -33,4 +33,5 @@ async def serve_stdio(
 
     served = GatewayServer(gateway_of)
     async with stdio_server() as (read, write), served.gateway:
-        await served.server.run(read, write, served.options())
+        greeting = served.server.create_initialization_options()
+        await served.server.run(read, write, greeting)

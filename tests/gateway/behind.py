@@ -35,7 +35,6 @@ class Scene:
     @contextlib.asynccontextmanager
     async def client(self, mode: str = "auto", **options: Any) -> AsyncIterator[Client]:
         """A client of 2026 ("auto") or of before ("legacy")."""
-        self.server.options()
         async with Client(self.server.server, mode=mode, **options) as client:
             yield client
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 from dataclasses import replace
 
 from mcpagent.cli.approvals.project_trust import untrusted_apart
@@ -12,7 +12,7 @@ from mcpagent.cli.common.options import Options
 from mcpagent.cli.gateway_command.gateway_settings import GatewaySettings
 from mcpagent.cli.gateway_command.reports import log_folder
 from mcpagent.cli.oneshot.agent_options import make_approver
-from mcpagent.cli.screen.terminal import Terminal
+from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.gateway.gateway_options import GatewayOptions
 from mcpagent.gateway.http_gateway import HttpAccess, serve_http
 from mcpagent.gateway.stdio_gateway import serve_stdio
@@ -59,7 +59,7 @@ async def _serve(
     access = HttpAccess(
         host=settings.host,
         port=settings.port,
-        token=os.environ.get(TOKEN_VARIABLE, ""),
+        token=_token(options, terminal, settings),
         origins=settings.origins,
         issuer=settings.issuer,
         resource=settings.resource,
@@ -70,9 +70,19 @@ async def _serve(
         given,
         access,
         emit=report,
-        started=lambda url: terminal.warn(f"serving {url}"),
+        started=lambda url: put(terminal.err, f"serving {url}"),
     )
     return ExitCode.OK
+
+
+def _token(options: Options, terminal: Terminal, settings: GatewaySettings) -> str:
+    """Return the token of clients over HTTP: the user's own, or a new one, which is shown once."""
+    token = options.environ.get(TOKEN_VARIABLE, "")
+    if token or settings.issuer:
+        return token
+    token = secrets.token_urlsafe(24)
+    put(terminal.err, f"token: {token}  ({TOKEN_VARIABLE} sets one that stays)")
+    return token
 
 
 def gateway_options(
