@@ -244,9 +244,9 @@ class Gateway:
         arguments: dict[str, Any],
     ) -> dict[str, Any]:
         found: Found = await search_for_client(lists, arguments)
-        if not found.names and self.lists(upstreams) is not lists:
+        if not found.found and self.lists(upstreams) is not lists:
             found = await search_for_client(self.lists(upstreams), arguments)
-        outcome = "found" if found.names else "nothing"
+        outcome = "found" if found.found else "nothing"
         event = GatewayEvent(
             "search", client.name, query=found.query[:200], outcome=outcome
         )

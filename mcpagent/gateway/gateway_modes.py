@@ -130,11 +130,11 @@ def _wire(definition: ToolDefinition, *, read_only: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search for a client; `query` and `names` of found tools are for the log."""
+    """The result of a search for a client; its query, and the number of likely and possible tools, for the log."""
 
     result: dict[str, Any]
     query: str
-    names: tuple[str, ...]
+    found: int
 
 
 async def search_for_client(lists: Lists, arguments: dict[str, Any]) -> Found:
@@ -158,8 +158,8 @@ async def search_for_client(lists: Lists, arguments: dict[str, Any]) -> Found:
     if output.error is not None:
         result["isError"] = True
     if not events:
-        return Found(result, "", ())
-    return Found(result, events[0].query, events[0].matches)
+        return Found(result, "", 0)
+    return Found(result, events[0].query, events[0].found)
 
 
 def named_tool(name: str, lists: Lists) -> OfferedTool | None:

@@ -40,7 +40,8 @@ class GatewayOptions:
 
     `mode` is that of every client that `modes` does not name, by the name that it sends with its first request. A
     server without open requests is stopped after `idle_seconds`. `rules` returns the current rules. `pinned` tools, as
-    `server.pattern`, are listed in every mode. `log` is the folder for the log of calls.
+    `server.pattern`, are listed in every mode. Tools and prompts are named `server__name`; without `is_prefixed`, those
+    with a unique name keep it. `log` is the folder for the log of calls.
     """
 
     mode: GatewayMode = "auto"
@@ -49,5 +50,6 @@ class GatewayOptions:
     idle_seconds: float = IDLE_SECONDS
     rules: Callable[[], Rules] = no_rules
     pinned: tuple[str, ...] = ()
+    is_prefixed: bool = True
     search: ToolSearch = field(default_factory=ToolSearch)
     log: Path | None = None

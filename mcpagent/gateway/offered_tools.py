@@ -48,16 +48,16 @@ class OfferedTool:
 
 
 def offered_tools(
-    links: Iterable[ServerLink], pinned: Iterable[str] = ()
+    links: Iterable[ServerLink], pinned: Iterable[str] = (), *, is_prefixed: bool = True
 ) -> dict[str, OfferedTool]:
-    """Return the enabled tools of servers by offered name, `server__tool`."""
+    """Return the enabled tools of servers by offered name, `server__tool` if `is_prefixed`."""
     listed = {
         ToolKey(link.config.name, tool.original_name): (link, tool)
         for link in links
         for tool in link.lists.tools
         if is_enabled(tool, link.config)
     }
-    names = prefixed_names(listed)
+    names = client_names(listed, is_prefixed=is_prefixed)
     patterns = tuple(pinned)
     rules = {link.config.name: entry_rules(link.config) for link in links}
     found = {}
@@ -80,8 +80,15 @@ def offered_tools(
     return found
 
 
-def prefixed_names(keys: Iterable[ToolKey]) -> Mapping[ToolKey, str]:
-    """Return `server__name` for each item of a server, with a hash where that is no unique, legal name."""
+def client_names(
+    keys: Iterable[ToolKey], *, is_prefixed: bool
+) -> Mapping[ToolKey, str]:
+    """Return `server__name` for each item of a server, with a hash where that is no unique, legal name.
+
+    If not `is_prefixed`, an item whose own name is unique keeps it.
+    """
+    if not is_prefixed:
+        return offered_names({key: key.name for key in keys})
     return offered_names({key: legal_name(f"{key.source}__{key.name}") for key in keys})
 
 
@@ -121,7 +128,7 @@ def _wire(
 
 
 def listed_prompts(
-    links: Iterable[ServerLink],
+    links: Iterable[ServerLink], *, is_prefixed: bool = True
 ) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the prompts of servers by offered name, each with its server and its whole item in the server's list."""
     found = {
@@ -129,7 +136,7 @@ def listed_prompts(
         for link in links
         for name, item in link.lists.unused.get("prompts", {}).items()
     }
-    names = prefixed_names(found)
+    names = client_names(found, is_prefixed=is_prefixed)
     return {
         names[key]: (str(key.source), with_texts(item, for_model))
         for key, item in found.items()

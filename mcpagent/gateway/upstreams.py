@@ -201,13 +201,14 @@ class Upstreams:
         before = self._lists
         if before.missing == missing and _are_same(before.seen, seen):
             return before
-        tools = offered_tools(links, self.options.pinned)
+        prefixed = self.options.is_prefixed
+        tools = offered_tools(links, self.options.pinned, is_prefixed=prefixed)
         usable = {name: tool for name, tool in tools.items() if tool.withheld is None}
         self._lists = Lists(
             seen,
             missing,
             tools=tools,
-            prompts=listed_prompts(links),
+            prompts=listed_prompts(links, is_prefixed=prefixed),
             resources=_by_uri(listed_resources(links, "resources")),
             templates=tuple(listed_resources(links, "resourceTemplates")),
             session=self._session(usable, run),

@@ -24,6 +24,7 @@ class GatewaySettings:
     ask: Asking = "client"
     idle_seconds: float = IDLE_SECONDS
     pinned: tuple[str, ...] = ()
+    is_prefixed: bool = True
     port: int | None = None
     host: str = "127.0.0.1"
     origins: tuple[str, ...] = ()
@@ -89,6 +90,10 @@ def _port(label: str, value: str) -> int:
     return int(value)
 
 
+def _switch(label: str, value: str) -> bool:
+    return _one_of(label, value, ("on", "off")) == "on"
+
+
 def _text(_label: str, value: str) -> str:
     return value
 
@@ -102,6 +107,7 @@ _READERS: dict[str, tuple[str, Any]] = {
     "ask": ("ask", _asking),
     "idle": ("idle_seconds", _seconds),
     "pin": ("pinned", _texts),
+    "prefix": ("is_prefixed", _switch),
     "http": ("port", _port),
     "host": ("host", _text),
     "origin": ("origins", _texts),

@@ -97,6 +97,7 @@ def gateway_options(
         idle_seconds=settings.idle_seconds,
         rules=lambda: approver.rules,
         pinned=settings.pinned,
+        is_prefixed=settings.is_prefixed,
         search=ToolSearch(cache_folder=cache_folder(options.environ) / "search"),
         log=log_folder(options),
     )
