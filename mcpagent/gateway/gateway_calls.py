@@ -23,6 +23,7 @@ from mcpagent.mcp.request_failures import (
     failed_output,
 )
 from mcpagent.permissions.decision import CallFacts, Decision, decide
+from mcpagent.run.validation import output_problem
 from mcpagent.utilities.text.safe_text import safe_line, with_codes
 from mcpagent.values.messages import Text
 
@@ -84,7 +85,24 @@ async def call_on_server(
     if tool.withheld is not None:
         upstreams.forget_lists()
     upstreams.note_links(tool.server, result)
-    return result
+    return await _held_to_schema(tool, result)
+
+
+async def _held_to_schema(tool: OfferedTool, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result; as an error with all of its content, if it breaks the tool's output schema.
+
+    Clients check that, too, and some drop such a result.
+    """
+    schema = tool.wire.get("outputSchema")
+    if schema is None or result.get("isError"):
+        return result
+    problem = await output_problem(schema, result.get("structuredContent"))
+    if not problem:
+        return result
+    why = safe_line(problem, 300)
+    text = f"its server ran it, and the result does not fit its output schema: {why}"
+    blocks = [*(result.get("content") or ()), {"type": "text", "text": text}]
+    return {**result, "content": blocks, "isError": True}
 
 
 def withheld_text(change: ToolChange) -> str:

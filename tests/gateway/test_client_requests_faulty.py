@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import sys
 from pathlib import Path
@@ -12,26 +13,26 @@ from mcp import MCPError
 
 from mcpagent.config import ServerConfig
 from tests.gateway.behind import gateway, text_of
-from tests.servers import faulty_server as faults
 from tests.servers.everyday import everyday
 from tests.servers.leftovers import nothing_left
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
-MODES = sorted(
-    {
-        *faults.AT_START,
-        *(mode for mode in faults.LISTS),
-        *faults.RAW_ANSWERS,
-        *faults.RESULTS,
-        *faults.DEEDS,
-        *faults.ASKED,
-        "exit-at-start",
-        "exit-on-call",
-        "ok",
-    }
-)
+TABLES = {"AT_START", "LISTS", "RAW_ANSWERS", "RESULTS", "DEEDS", "ASKED"}
+
+
+def modes_of(path: Path) -> list[str]:
+    """The modes of the faulty server: the keys of its tables."""
+    found = {"ok"}
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in TABLES:
+            assert isinstance(node.value, ast.Dict)
+            found |= {key.value for key in node.value.keys if isinstance(key, ast.Constant)}  # type: ignore[misc]
+    return sorted(found)
+
+
+MODES = modes_of(SERVER)
 AT_ONCE = 6
 GROUPS = [MODES[start : start + AT_ONCE] for start in range(0, len(MODES), AT_ONCE)]
 

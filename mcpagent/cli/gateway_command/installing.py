@@ -154,8 +154,9 @@ def install(
     for secret in plan.imported.secrets:
         kept = store.set(secret.name, secret.value)
         put(terminal.err, f"{kept.name} is kept in {place_of_secret(kept)}")
-    own, _ = plan.own
-    own.saved(lambda fresh: _merge(options, fresh, file, store)[0])
+    own, after_own = plan.own
+    if after_own.text != own.text:
+        own.saved(lambda fresh: _merge(options, fresh, file, store)[0])
     raw = _raw(file.path)
     written = after.text.encode("utf-8", "surrogateescape")
     digest = hashlib.sha256(written).hexdigest()
@@ -264,7 +265,8 @@ def _plain(entry: Mapping[str, Any]) -> Any:
 def _show(options: Options, terminal: Terminal, plan: _Plan) -> None:
     own, after_own = plan.own
     label = short_path(str(own.path), options.folder)
-    write_out(diff_without_secrets(own, after_own, label, plan.secrets))
+    if after_own.text != own.text:
+        write_out(diff_without_secrets(own, after_own, label, plan.secrets))
     before, after = plan.client
     client = plan.imported.file.client
     hidden = plan.secrets + _secrets_in(client, before.entries())
