@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mcp import Client
-
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.gateway.client_requests import Gateway
 from mcpagent.gateway.gateway_options import GatewayOptions
@@ -40,15 +40,13 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def gateway(
-    *servers: ServerConfig, stored: ServerOptions | None = None, **options: Any
-) -> AsyncIterator[Scene]:
+async def gateway(*servers: ServerConfig, stored: ServerOptions | None = None, **options: Any) -> AsyncIterator[Scene]:
     """A gateway in front of these servers."""
     events: list[Event] = []
     config, given = ServersConfig(tuple(servers)), GatewayOptions(**options)
 
     def made(server: GatewayServer) -> Gateway:
-        changes = {"on_list_change": server.list_changed, "on_update": server.updated}
+        changes: dict[str, Any] = {"on_list_change": server.list_changed, "on_update": server.updated}
         return Gateway(config, stored or ServerOptions(), given, emit=events.append, **changes)
 
     served = GatewayServer(made)
@@ -76,6 +74,13 @@ def folders(path: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(path / "config"),
         "XDG_DATA_HOME": str(path / "data"),
     }
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Return when this holds, which the event loop has to bring about."""
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - what it waits for tells nobody
+            await asyncio.sleep(0)
 
 
 def text_of(result: Any) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import MCPError
 from mcp_types import (
     CompletionArgument,
     CreateMessageResult,
@@ -21,6 +20,7 @@ from mcp_types import (
     TextContent,
 )
 
+from mcp import MCPError
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
 from tests.gateway.behind import Scene, folders, gateway, text_of

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, MCPError
 
-from tests.gateway.behind import everyday_gateway, text_of
+from mcp import Client, MCPError
+from tests.gateway.behind import everyday_gateway, text_of, until
 from tests.servers.everyday import everyday
 from tests.tables import each_row
 
-CALLS = [
+CALLS: list[tuple[str, dict[str, Any]]] = [
     ("add", {"a": 1, "b": 2}),
     ("picture", {}),
     ("fail", {"reason": "out of paper"}),
@@ -34,11 +34,15 @@ def plain(result: Any) -> dict[str, Any]:
 
 @each_row("version", VERSIONS)
 async def test_a_call_through_the_gateway_has_the_same_result(version: str, tmp_path: Path) -> None:
-    async with everyday("http") as url, Client(url, mode=version) as direct:
-        async with everyday_gateway(tmp_path, mode="all") as scene, scene.client(version) as client:
-            for tool, arguments in CALLS:
-                through = await client.call_tool(f"every__{tool}", arguments)
-                assert plain(through) == plain(await direct.call_tool(tool, arguments)), tool
+    async with (
+        everyday("http") as url,
+        Client(url, mode=version) as direct,
+        everyday_gateway(tmp_path, mode="all") as scene,
+        scene.client(version) as client,
+    ):
+        for tool, arguments in CALLS:
+            through = await client.call_tool(f"every__{tool}", arguments)
+            assert plain(through) == plain(await direct.call_tool(tool, arguments)), tool
 
 
 async def test_a_definition_keeps_all_its_fields(tmp_path: Path) -> None:
@@ -48,28 +52,33 @@ async def test_a_definition_keeps_all_its_fields(tmp_path: Path) -> None:
         through = {tool.name: plain(tool) for tool in (await client.list_tools()).tools}
     assert through == {f"every__{name}": {**tool, "name": f"every__{name}"} for name, tool in listed.items()}
     assert listed["add"]["annotations"] == {"readOnlyHint": True}
-    assert listed["add"]["outputSchema"] and listed["add"]["title"] == "Add numbers"
+    assert listed["add"]["outputSchema"]
+    assert listed["add"]["title"] == "Add numbers"
 
 
 @each_row("version", VERSIONS)
 async def test_prompts_and_resources_pass_through(version: str, tmp_path: Path) -> None:
-    async with everyday("http") as url, Client(url, mode=version) as direct:
-        async with everyday_gateway(tmp_path) as scene, scene.client(version) as client:
-            [prompt] = (await client.list_prompts()).prompts
-            [own] = (await direct.list_prompts()).prompts
-            assert plain(prompt) == {**plain(own), "name": "every__review"}
-            wanted = {"code": "x = 1"}
-            through = await client.get_prompt("every__review", wanted)
-            assert plain(through) == plain(await direct.get_prompt("review", wanted))
-            assert plain(await client.list_resources())["resources"] == plain(await direct.list_resources())["resources"]
-            templates = plain(await client.list_resource_templates())["resourceTemplates"]
-            assert templates == plain(await direct.list_resource_templates())["resourceTemplates"]
-            for uri in ("notes://today", "notes://monday"):
-                through_it = await client.read_resource(uri)
-                assert plain(through_it)["contents"] == plain(await direct.read_resource(uri))["contents"]
-            for uri in ("file:///none", "mcpagent://nobody/x"):
-                with pytest.raises(MCPError):
-                    await client.read_resource(uri)
+    async with (
+        everyday("http") as url,
+        Client(url, mode=version) as direct,
+        everyday_gateway(tmp_path) as scene,
+        scene.client(version) as client,
+    ):
+        [prompt] = (await client.list_prompts()).prompts
+        [own] = (await direct.list_prompts()).prompts
+        assert plain(prompt) == {**plain(own), "name": "every__review"}
+        wanted = {"code": "x = 1"}
+        through = await client.get_prompt("every__review", wanted)
+        assert plain(through) == plain(await direct.get_prompt("review", wanted))
+        assert plain(await client.list_resources())["resources"] == plain(await direct.list_resources())["resources"]
+        templates = plain(await client.list_resource_templates())["resourceTemplates"]
+        assert templates == plain(await direct.list_resource_templates())["resourceTemplates"]
+        for uri in ("notes://today", "notes://monday"):
+            through_it = await client.read_resource(uri)
+            assert plain(through_it)["contents"] == plain(await direct.read_resource(uri))["contents"]
+        for uri in ("file:///none", "mcpagent://nobody/x"):
+            with pytest.raises(MCPError):
+                await client.read_resource(uri)
 
 
 @each_row("version", VERSIONS)
@@ -88,14 +97,11 @@ async def test_progress_reaches_the_client_in_order_and_before_the_result(versio
 async def test_a_cancelled_call_is_cancelled_at_its_server(tmp_path: Path) -> None:
     async with everyday_gateway(tmp_path, mode="all") as scene, scene.client("legacy") as client:
         call = asyncio.create_task(client.call_tool("every__wait", {"seconds": 600}))
-        upstreams = scene.gateway._common
-        async with asyncio.timeout(20):
-            while not upstreams.calls.callers("every"):
-                await asyncio.sleep(0)
-            call.cancel()
-            await asyncio.gather(call, return_exceptions=True)
-            while upstreams.calls.callers("every"):
-                await asyncio.sleep(0)
+        calls = scene.gateway._common.calls
+        await until(lambda: calls.callers("every"))
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await until(lambda: not calls.callers("every"))
         assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
 
 
@@ -104,7 +110,8 @@ async def test_a_search_names_the_tool_that_calls_what_it_found(tmp_path: Path) 
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names == ["search_tools", "call_read_tool", "call_write_tool", "call_destructive_tool"]
         found = json.loads(text_of(await client.call_tool("search_tools", {"query": "add two numbers"})))
-        assert found["tools"][0]["name"] == "every__add" and found["tools"][0]["call"] == "call_read_tool"
+        assert found["tools"][0]["name"] == "every__add"
+        assert found["tools"][0]["call"] == "call_read_tool"
         called = {"name": "every__add", "arguments": {"a": 1, "b": 2}}
         assert text_of(await client.call_tool("call_read_tool", called)) == "3"
 
@@ -123,7 +130,8 @@ async def test_a_search_names_the_tool_that_calls_what_it_found(tmp_path: Path) 
 async def test_a_call_by_the_wrong_tool_is_not_sent(by: str, called: Any, words: str, tmp_path: Path) -> None:
     async with everyday_gateway(tmp_path) as scene, scene.client("legacy") as client:
         result = await client.call_tool(by, called)
-        assert result.is_error and words in text_of(result)
+        assert result.is_error
+        assert words in text_of(result)
         assert (result.meta or {})["mcpagent/outcome"] == "not_sent"
 
 

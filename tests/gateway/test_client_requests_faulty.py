@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import MCPError
 
+from mcp import MCPError
 from mcpagent.config import ServerConfig
 from tests.gateway.behind import gateway, text_of
 from tests.servers.everyday import everyday

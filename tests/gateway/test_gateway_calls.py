@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import MCPError
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ElicitResult
 
+from mcp import MCPError
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.server_options import ServerOptions
@@ -28,7 +28,8 @@ DENY, ASK = Rules("ask", (Rule("every.add", "deny"),)), Rules("ask")
 async def test_a_rule_denies_a_call_with_its_reason(tmp_path: Path) -> None:
     async with everyday_gateway(tmp_path, mode="all", rules=lambda: DENY) as scene, scene.client() as client:
         result = await client.call_tool("every__add", ADD)
-        assert result.is_error and text_of(result) == "denied: every.add (--deny every.add)"
+        assert result.is_error
+        assert text_of(result) == "denied: every.add (--deny every.add)"
         assert not (await client.call_tool("every__weather", {"city": "Rome"})).is_error
 
 
@@ -42,7 +43,8 @@ async def test_a_call_that_needs_approval_is_denied_where_no_one_is_asked(tmp_pa
     for asking in ("deny", "elicit"):
         async with everyday_gateway(tmp_path, asking=asking, **options) as scene, scene.client() as client:
             result = await client.call_tool("every__add", ADD)
-            assert result.is_error and "--allow every.add" in text_of(result), asking
+            assert result.is_error, asking
+            assert "--allow every.add" in text_of(result), asking
 
 
 @each_row("version", ["legacy", "auto"])
@@ -83,10 +85,12 @@ async def changing(tmp_path: Path, *descriptions: str) -> AsyncIterator[tuple[st
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "lifespan":
-            return await apps[-1](scope, receive, send)
+            await apps[-1](scope, receive, send)
+            return
         for event in ("startup", "shutdown"):
             await receive()
             await send({"type": f"lifespan.{event}.complete"})
+        return
 
     async with contextlib.AsyncExitStack() as stack:
         for one in apps:

@@ -75,5 +75,7 @@ async def test_a_program_of_a_client_calls_tools(tmp_path: Path) -> None:
 
 async def test_the_definitions_of_a_search_are_short(tmp_path: Path) -> None:
     async with everyday_gateway(tmp_path) as scene, scene.client() as client:
-        listed = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in (await client.list_tools()).tools]
+        listed = [
+            tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in (await client.list_tools()).tools
+        ]
         assert len(json.dumps(listed)) / 4 <= 600

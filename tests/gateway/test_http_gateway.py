@@ -13,12 +13,12 @@ import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from mcp import Client
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import ConfigError
 from mcpagent.gateway.gateway_options import GatewayOptions
@@ -59,9 +59,11 @@ async def listening(
 
 @contextlib.asynccontextmanager
 async def connected(address: str, mode: str = "auto", headers: Any = None, **callbacks: Any) -> AsyncIterator[Client]:
-    async with httpx2.AsyncClient(headers=headers or BEARER, timeout=30) as http:
-        async with Client(streamable_http_client(f"{address}/mcp", http_client=http), mode=mode, **callbacks) as client:
-            yield client
+    async with (
+        httpx2.AsyncClient(headers=headers or BEARER, timeout=30) as http,
+        Client(streamable_http_client(f"{address}/mcp", http_client=http), mode=mode, **callbacks) as client,
+    ):
+        yield client
 
 
 @each_row(
@@ -105,7 +107,7 @@ async def test_a_question_reaches_only_the_client_that_called(version: str, tmp_
         async with listening(tmp_path, config, mode="all") as (address, _), contextlib.AsyncExitStack() as stack:
             clients = []
             for number, person in enumerate(people):
-                only = {"elicitation_callback": person.elicit}
+                only: dict[str, Any] = {"elicitation_callback": person.elicit}
                 if number:
                     only["sampling_callback"] = person.sample
                 clients.append(await stack.enter_async_context(connected(address, version, **only)))
@@ -116,11 +118,17 @@ async def test_a_question_reaches_only_the_client_that_called(version: str, tmp_
 
 
 async def test_clients_without_answers_share_one_connection(tmp_path: Path) -> None:
-    async with everyday("http") as url, listening(tmp_path, ServerConfig("every", url=url), mode="all") as (address, served):
-        async with connected(address, "legacy") as one, connected(address, "legacy") as two, connected(address) as three:
-            for client in (one, two, three):
-                assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
-            assert len(served.gateway.clients) == 3 and served.gateway._own == {}
+    async with (
+        everyday("http") as url,
+        listening(tmp_path, ServerConfig("every", url=url), mode="all") as (address, served),
+        connected(address, "legacy") as one,
+        connected(address, "legacy") as two,
+        connected(address) as three,
+    ):
+        for client in (one, two, three):
+            assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
+        assert len(served.gateway.clients) == 3
+        assert served.gateway._own == {}
 
 
 class Authority:
@@ -158,7 +166,7 @@ async def test_a_token_of_the_authorization_server_is_checked(tmp_path: Path) ->
         async with listening(tmp_path, access=access) as (address, _), httpx2.AsyncClient() as http:
             other = Authority()
             other.address = authority.address
-            unsigned = jwt.encode({"sub": "ann"}, None, algorithm="none")
+            unsigned = jwt.encode({"sub": "ann"}, "", algorithm="none")
             rows: list[tuple[dict[str, str], int]] = [
                 (authority.token(), 200),
                 (authority.token(aud="https://other.example"), 401),

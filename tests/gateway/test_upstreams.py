@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from mcp import MCPError
 
+from mcp import MCPError
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
-from tests.gateway.behind import Scene, everyday_gateway, folders, gateway, text_of
+from tests.gateway.behind import Scene, everyday_gateway, folders, gateway, text_of, until
 from tests.servers.everyday import everyday
 
 
@@ -38,9 +37,7 @@ async def test_an_idle_server_is_stopped_and_started_by_the_next_call(tmp_path: 
     async with everyday_gateway(tmp_path, mode="all", idle_seconds=0.01) as scene, scene.client() as client:
         for _ in range(2):
             assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
-            async with asyncio.timeout(20):
-                while connected(scene):
-                    await asyncio.sleep(0)
+            await until(lambda: not connected(scene))
 
 
 async def test_a_server_with_a_long_call_or_a_subscription_is_not_idle(tmp_path: Path) -> None:

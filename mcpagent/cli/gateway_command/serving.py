@@ -14,7 +14,6 @@ from mcpagent.cli.gateway_command.reports import log_folder
 from mcpagent.cli.oneshot.agent_options import make_approver
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.gateway.gateway_options import GatewayOptions
-from mcpagent.gateway.http_gateway import HttpAccess, serve_http
 from mcpagent.gateway.stdio_gateway import serve_stdio
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.tool_search.search_options import ToolSearch
@@ -56,6 +55,8 @@ async def _serve(
     if settings.port is None:
         await serve_stdio(configuration.servers, servers, given, emit=report)
         return ExitCode.OK
+    from mcpagent.gateway.http_gateway import HttpAccess, serve_http
+
     access = HttpAccess(
         host=settings.host,
         port=settings.port,

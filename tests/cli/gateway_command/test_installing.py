@@ -85,16 +85,22 @@ def test_a_client_gets_the_gateway_and_its_own_file_back(
     path, before = written(home, client)
     assert run(["gateway", "install", client, "--dry-run"]) == 0
     shown = capsys.readouterr().out
-    assert path.read_bytes() == before and not list((home / "ours").rglob("mcp.json"))
-    assert "mcp-server-git" in shown and "mcpagent" in shown and TOKEN not in shown
+    assert path.read_bytes() == before
+    assert not list((home / "ours").rglob("mcp.json"))
+    assert "mcp-server-git" in shown
+    assert "mcpagent" in shown
+    assert TOKEN not in shown
     assert run(["gateway", "install", client, "--yes"]) == 0
     text = path.read_text()
-    assert TOKEN not in text and "gateway" in text and "mine" in text
+    assert TOKEN not in text
+    assert "gateway" in text
+    assert "mine" in text
     assert own_servers(home).keys() == {"git", "hub"}
     assert TOKEN not in json.dumps(own_servers(home))
     if path.suffix == ".json":
         data = json.loads(blank_extras(text))
-        assert data[FILES[client][1]].keys() == {"odd", "mcpagent"} and data["theme"] == "dark"
+        assert data[FILES[client][1]].keys() == {"odd", "mcpagent"}
+        assert data["theme"] == "dark"
     assert run(["gateway", "install", client, "--yes"]) == 2
     capsys.readouterr()
     assert run(["gateway", "uninstall", client, "--yes"]) == 0

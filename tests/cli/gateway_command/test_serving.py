@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from mcp import Client
 from tests.gateway.behind import text_of
 from tests.servers.leftovers import nothing_left, processes
 from tests.terminal.process import ROOT, environment
@@ -32,7 +32,11 @@ SERVERS = ROOT / "tests" / "servers"
 def configured(tmp_path: Path) -> Path:
     """A configuration of two servers, whose processes have the folder in their command lines."""
     weather = {"command": sys.executable, "args": [str(SERVERS / "weather_server.py"), str(tmp_path)]}
-    every = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio", str(tmp_path)], "cwd": str(ROOT)}
+    every = {
+        "command": sys.executable,
+        "args": [str(SERVERS / "everyday.py"), "stdio", str(tmp_path)],
+        "cwd": str(ROOT),
+    }
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"mcpServers": {"weather": weather, "every": every}}))
     return path
@@ -56,9 +60,7 @@ async def started(tmp_path: Path, *more: str, mode: str = "auto") -> AsyncIterat
 
 def reported(tmp_path: Path, *words: str) -> Any:
     line = [sys.executable, "-m", "mcpagent", "gateway", *words, "--json"]
-    done = subprocess.run(
-        line, env=environ(tmp_path), cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run(line, env=environ(tmp_path), cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)
 
 
@@ -78,7 +80,8 @@ async def test_a_client_over_standard_input_searches_and_calls(mode: str, tmp_pa
                 await client.call_tool("search_tools", {"query": "zzzz qqqq"})
     status = reported(tmp_path, "status")
     calls = {"tool": "weather__get_weather", "outcome": "answered", "calls": 2}
-    assert status["running"] == [] and status["calls"] == [calls]
+    assert status["running"] == []
+    assert status["calls"] == [calls]
     assert status["failed_searches"] == [{"query": "zzzz qqqq", "searches": 2}]
     assert set(status["tokens_saved"]) == {"mcp"}
     kinds = [event["kind"] for event in reported(tmp_path, "logs")]
@@ -101,10 +104,12 @@ async def test_a_gateway_over_http_ends_at_sigterm_with_its_servers(tmp_path: Pa
                 while address is None:
                     address = re.search(r"http://\S+/mcp", (await process.stderr.readline()).decode())
                 headers = {"Authorization": "Bearer of-the-tests"}
-                async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-                    async with Client(streamable_http_client(address[0], http_client=http)) as client:
-                        assert len((await client.list_tools()).tools) == 9
-                        assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
+                async with (
+                    httpx2.AsyncClient(headers=headers, timeout=60) as http,
+                    Client(streamable_http_client(address[0], http_client=http)) as client,
+                ):
+                    assert len((await client.list_tools()).tools) == 9
+                    assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
                 process.send_signal(signal.SIGTERM)
                 await process.wait()
         finally:
@@ -123,28 +128,35 @@ async def test_a_kill_leaves_no_process_and_the_next_start_works(killed: str, tm
             async with Client(stdio_client(parameters)) as client:
                 await client.list_tools()
                 assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
-                waiting = asyncio.create_task(client.call_tool("every__wait", {"seconds": 600}))
-                marker = "everyday.py" if killed == "server" else "mcpagent gateway"
+                begun = asyncio.Event()
+
+                async def note(progress: float, total: float | None, message: str | None) -> None:
+                    begun.set()  # noqa: B023 - it is awaited before the loop goes on
+
+                steps = client.call_tool("every__steps", {"count": 10_000}, progress_callback=note)
+                waiting = asyncio.create_task(steps)
                 async with asyncio.timeout(60):
-                    while not (found := pids(marker, tmp_path)):
-                        await asyncio.sleep(0)
-                for pid in found:
+                    await begun.wait()
+                marker = "everyday.py" if killed == "server" else "mcpagent gateway"
+                for pid in pids(marker, tmp_path):
                     os.kill(pid, signal.SIGKILL)
                 if killed == "server":
                     result = await waiting
-                    assert result.is_error and "may have run" in text_of(result)
+                    assert result.is_error
+                    assert "may have run" in text_of(result)
                     assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
                     assert text_of(await client.call_tool("weather__get_forecast", {"location": "Rome"}))
                 else:
                     await asyncio.gather(waiting, return_exceptions=True)
         async with asyncio.timeout(60):
-            while left := pids("", tmp_path):
-                assert left
+            while pids("", tmp_path):  # noqa: ASYNC110 - processes end without telling
                 await asyncio.sleep(0.05)
 
 
 def pids(marker: str, tmp_path: Path) -> list[int]:
     """The living processes of the test with a marker in their command lines."""
     return [
-        pid for pid, text in processes(str(tmp_path)).items() if str(tmp_path) in text and marker in text and text[0] != "Z"
+        pid
+        for pid, text in processes(str(tmp_path)).items()
+        if str(tmp_path) in text and marker in text and text[0] != "Z"
     ]
