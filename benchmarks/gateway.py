@@ -27,6 +27,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVER = ROOT / "tests" / "servers" / "catalog_server.py"
+ECHO = ROOT / "tests" / "servers" / "faulty_server.py"
 QUERIES = (
     "current weather",
     "create an issue",
@@ -44,14 +45,14 @@ create_proxy(json.load(open(sys.argv[1]))).run("stdio", show_banner=False)
 """
 
 
-def configuration(folder: Path, catalogues: Path, only: int | None = None) -> Path:
-    """Write a configuration with one server for each catalogue, or for the first `only`."""
-    files = sorted(catalogues.glob("*.json"))[:only]
+def configuration(folder: Path, catalogues: Path) -> Path:
+    """Write a configuration with one server for each catalogue."""
+    files = sorted(catalogues.glob("*.json"))
     entries = {
         file.stem: {"command": sys.executable, "args": [str(SERVER), str(file)]}
         for file in files
     }
-    path = folder / f"servers-{only}.json"
+    path = folder / "servers.json"
     path.write_text(json.dumps({"mcpServers": entries}))
     return path
 
@@ -89,12 +90,6 @@ def memory_mb(process: Path) -> float:
     """Return the resident megabytes of a process."""
     pages = int((process / "statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def first_tool(catalogue: str) -> str:
-    """Return the name of the first tool of a catalogue."""
-    tools = json.loads(Path(catalogue).read_text())["tools"]
-    return str(tools[0]["name"])
 
 
 async def calls_of(client: Client, name: str, arguments: Any, count: int) -> float:
@@ -144,25 +139,23 @@ async def measured(folder: Path, catalogues: Path, count: int) -> dict[str, Any]
     return found
 
 
-async def overhead(
-    folder: Path, catalogues: Path, count: int, peer: str
-) -> dict[str, float]:
+async def overhead(folder: Path, count: int, peer: str) -> dict[str, float]:
     """Measure a call direct, through the gateway, and through fastmcp's proxy, each over stdio."""
-    config = configuration(folder, catalogues, 1)
-    [(server, entry)] = json.loads(config.read_text())["mcpServers"].items()
-    tool = first_tool(entry["args"][1])
-    found = {}
-    direct = [entry["command"], *entry["args"]]
-    async with connected(direct, folder) as client:
-        found["direct_ms"] = await calls_of(client, tool, {}, count)
-    command = [sys.executable, "-m", "mcpagent", "gateway", "--config", str(config)]
-    async with connected([*command, "--set", "mode=all"], folder) as client:
-        await client.list_tools()
-        found["gateway_ms"] = await calls_of(client, f"{server}__{tool}", {}, count)
+    entry = {"command": sys.executable, "args": [str(ECHO), "ok"]}
+    config = folder / "echo.json"
+    config.write_text(json.dumps({"mcpServers": {"echo": entry}}))
+    text, found = {"text": "hello"}, {}
+    gateway = [sys.executable, "-m", "mcpagent", "gateway", "--config", str(config)]
+    ways = {
+        "direct_ms": [sys.executable, str(ECHO), "ok"],
+        "gateway_ms": [*gateway, "--set", "mode=all", "--set", "prefix=off"],
+    }
     if peer:
-        async with connected([peer, "-c", PEER, str(config)], folder) as client:
-            [name, *_] = [one.name for one in (await client.list_tools()).tools]
-            found["fastmcp_ms"] = await calls_of(client, name, {}, count)
+        ways["fastmcp_ms"] = [peer, "-c", PEER, str(config)]
+    for name, command in ways.items():
+        async with connected(command, folder) as client:
+            await client.list_tools()
+            found[name] = await calls_of(client, "echo", text, count)
     return found
 
 
@@ -178,9 +171,7 @@ def main() -> None:
         figures = asyncio.run(
             measured(folder, given.catalogues, max(given.calls // 8, 5))
         )
-        figures |= asyncio.run(
-            overhead(folder, given.catalogues, given.calls, given.peer)
-        )
+        figures |= asyncio.run(overhead(folder, given.calls, given.peer))
     print(json.dumps(figures, indent=1))
 
 

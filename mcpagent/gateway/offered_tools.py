@@ -71,7 +71,7 @@ def offered_tools(
             server,
             listed=tool,
             shown=shown,
-            wire=_wire(name, shown.definition, link.lists, rest),
+            wire=_wire(name, tool, shown, link.lists) | rest,
             access=access_of(rest.get("annotations")),
             rules=rules[server],
             is_pinned=_is_pinned(tool, link.config, patterns),
@@ -111,20 +111,22 @@ def _is_pinned(
 
 
 def _rest_of(lists: ServerLists, tool: ToolDefinition) -> dict[str, Any]:
-    return dict(lists.unused.get("tools", {}).get(tool.original_name, {}))
+    rest = dict(lists.unused.get("tools", {}).get(tool.original_name, {}))
+    # The gateway itself waits for tasks of servers.
+    rest.pop("execution", None)
+    return rest
 
 
 def _wire(
-    name: str, shown: ToolDefinition, lists: ServerLists, rest: dict[str, Any]
+    name: str, listed: ToolDefinition, shown: ShownTool, lists: ServerLists
 ) -> dict[str, Any]:
-    # The gateway itself waits for tasks of servers.
-    rest.pop("execution", None)
-    wire: dict[str, Any] = {"name": name, "description": shown.description}
-    wire["inputSchema"] = shown.parameters
-    output = lists.output_schemas.get(shown.original_name)
+    """Return a definition for clients; unlike that for our own models, its description is not cut."""
+    wire: dict[str, Any] = {"name": name, "description": for_model(listed.description)}
+    wire["inputSchema"] = shown.definition.parameters
+    output = lists.output_schemas.get(listed.original_name)
     if output is not None:
         wire["outputSchema"] = output
-    return wire | rest
+    return wire
 
 
 def listed_prompts(
