@@ -62,7 +62,7 @@ async def call_on_server(
         return error_result(refusal, "not_sent")
     sent = {
         "name": tool.listed.original_name,
-        "arguments": tool.shown.arguments(arguments),
+        "arguments": tool.arguments(arguments),
         **_meta_for(meta, caller.log_level),
     }
     request = types.CallToolRequest(
@@ -181,7 +181,7 @@ async def _refused(
     arguments: dict[str, Any],
 ) -> str:
     """Return why a call is not sent, or ""."""
-    judged = tool.shown.definition
+    judged = tool.shown
     decision = decide(CallFacts(judged, arguments, tool.rules), options.rules())
     named = safe_line(f"{tool.server}.{tool.listed.original_name}", 140)
     if decision.verdict == "deny":

@@ -195,9 +195,9 @@ async def called_tool(
     if tool.withheld is None and _REACH[tool.access] > _REACH[CALLS[by]]:
         text = f"{tool.name} is a tool {_DOES[tool.access]}; call it with {CALL_OF[tool.access]}"
         return error_result(text, "not_sent")
-    fitting, verdict = await fitted(tool.shown.definition.parameters, given)
+    fitting, verdict = await fitted(tool.shown.parameters, given)
     if verdict.problem:
-        schema = json.dumps(tool.shown.definition.parameters, ensure_ascii=False)
+        schema = json.dumps(tool.shown.parameters, ensure_ascii=False)
         text = f"the arguments do not fit: {safe_line(verdict.problem, 300)}; schema: {schema}"
         return error_result(text, "not_sent")
     return tool, fitting

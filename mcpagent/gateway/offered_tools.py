@@ -11,7 +11,6 @@ from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.mcp.lists.shown_tools import ShownTool
-from mcpagent.permissions.decision import entry_rules, is_enabled
 from mcpagent.tool_search.unique_names import legal_name, offered_names
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.utilities.text.globs import fits
@@ -34,7 +33,7 @@ class OfferedTool:
     name: str
     server: str
     listed: ToolDefinition
-    shown: ShownTool
+    shown: ToolDefinition
     wire: dict[str, Any]
     access: Access
     rules: tuple[Rule, ...] = ()
@@ -44,38 +43,42 @@ class OfferedTool:
     @property
     def definition(self) -> ToolDefinition:
         """The definition under the offered name, for the search."""
-        return replace(self.shown.definition, name=self.name)
+        return replace(self.shown, name=self.name)
+
+    def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return a client's arguments with the server's own spelling of names and values."""
+        return ShownTool.of(self.listed).arguments(given)
 
 
 def offered_tools(
     links: Iterable[ServerLink], pinned: Iterable[str] = (), *, is_prefixed: bool = True
 ) -> dict[str, OfferedTool]:
     """Return the enabled tools of servers by offered name, `server__tool` if `is_prefixed`."""
+    links = tuple(links)
     listed = {
-        ToolKey(link.config.name, tool.original_name): (link, tool)
+        link.config.name: {tool.original_name: tool for tool in link.lists.tools}
         for link in links
-        for tool in link.lists.tools
-        if is_enabled(tool, link.config)
     }
-    names = client_names(listed, is_prefixed=is_prefixed)
-    patterns = tuple(pinned)
-    rules = {link.config.name: entry_rules(link.config) for link in links}
+    enabled = {
+        ToolKey(link.config.name, tool.definition.original_name): (link, tool)
+        for link in links
+        for tool in link.bound_tools()
+    }
+    names, patterns = client_names(enabled, is_prefixed=is_prefixed), tuple(pinned)
     found = {}
-    for key, (link, tool) in listed.items():
-        name = names[key]
-        server = link.config.name
-        shown = ShownTool.of(replace(tool, server=server))
-        rest = with_texts(_rest_of(link.lists, tool), for_model)
+    for key, (link, tool) in enabled.items():
+        name, own = names[key], listed[link.config.name][key.name]
+        rest = with_texts(_rest_of(link.lists, own), for_model)
         found[name] = OfferedTool(
             name,
-            server,
-            listed=tool,
-            shown=shown,
-            wire=_wire(name, tool, shown, link.lists) | rest,
+            link.config.name,
+            listed=own,
+            shown=tool.definition,
+            wire=_wire(name, own, tool.definition, link.lists) | rest,
             access=access_of(rest.get("annotations")),
-            rules=rules[server],
-            is_pinned=_is_pinned(tool, link.config, patterns),
-            withheld=link.known_change(tool),
+            rules=tool.rules,
+            is_pinned=_is_pinned(own, link.config, patterns),
+            withheld=link.known_change(own),
         )
     return found
 
@@ -118,11 +121,11 @@ def _rest_of(lists: ServerLists, tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _wire(
-    name: str, listed: ToolDefinition, shown: ShownTool, lists: ServerLists
+    name: str, listed: ToolDefinition, shown: ToolDefinition, lists: ServerLists
 ) -> dict[str, Any]:
     """Return a definition for clients; unlike that for our own models, its description is not cut."""
     wire: dict[str, Any] = {"name": name, "description": for_model(listed.description)}
-    wire["inputSchema"] = shown.definition.parameters
+    wire["inputSchema"] = shown.parameters
     output = lists.output_schemas.get(listed.original_name)
     if output is not None:
         wire["outputSchema"] = output

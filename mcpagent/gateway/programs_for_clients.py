@@ -76,7 +76,7 @@ class _OfUpstreams(Toolset):
     def _tool(self, tool: OfferedTool) -> Tool:
         run = partial(self._programs.run, tool.name)
         schema = tool.wire.get("outputSchema")
-        return Tool(tool.shown.definition, run, output_schema=schema)
+        return Tool(tool.shown, run, output_schema=schema)
 
 
 class Programs:

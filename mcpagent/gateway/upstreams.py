@@ -35,6 +35,8 @@ from mcpagent.values.tools import Run, Tool
 
 MERGE_SECONDS = 0.1
 """Changes of lists within this time are reported to clients together."""
+CACHE_SECONDS = 5.0
+"""Timeout of the start for reading the cached lists."""
 SETTLE_SECONDS = 20.0
 """Timeout of a search, or of a list of all tools, for servers whose lists are not known yet."""
 _SEEN_URIS = 10_000
@@ -83,6 +85,7 @@ class Upstreams:
     ) -> None:
         self.options = options
         self.calls = OpenCalls()
+        self._cache = servers.cache
         self._on_change = on_change
         self._on_news = on_news
         if client is not None:
@@ -110,11 +113,18 @@ class Upstreams:
     async def open(self) -> None:
         """Read the cached lists; servers without them connect in the background."""
         await self.servers.open(0)
+        if (cache := self._cache) is not None:
+            links = self.servers.links.values()
+            cached = [link for link in links if cache.path(link.config).exists()]
+            await self.servers.settle(
+                CACHE_SECONDS,
+                lambda _: None,
+                enough=lambda: all(link.is_known for link in cached),
+            )
         self._tasks = [
             asyncio.create_task(self._report_changes(), name="gateway-changes"),
             asyncio.create_task(self._rest_idle(), name="gateway-idle"),
         ]
-        await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Stop all servers."""

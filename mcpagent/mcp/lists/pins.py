@@ -120,9 +120,10 @@ class PinStore:
         self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
     ) -> ToolChange | None:
         """Return the change that `check` would find, and pin nothing: None also for a tool without a pin."""
-        seen = as_shown(tool, output)
-        pinned = self._pins(config).get(tool.original_name, seen)
-        return _change(config, tool, pinned, seen)
+        pins = self._pins(config)
+        if tool.original_name not in pins:
+            return None
+        return _change(config, tool, pins[tool.original_name], as_shown(tool, output))
 
     def accept(
         self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
