@@ -213,26 +213,24 @@ class Gateway:
         lists = self.lists(upstreams)
         mode = mode_of(client, self.options)
         if is_client_tool(name, client, self.options, lists):
-            return await self._called(
-                upstreams, caller, lists.tools[name], arguments, meta
-            )
+            listed = lists.tools[name]
+            return await self._called(upstreams, caller, listed, arguments, meta)
         if mode == "code" and name in (SEARCH_TOOLS, RUN_CODE):
             return await self._programs_of(client, upstreams).call(
                 caller, name, arguments
             )
-        if mode in ("search", "add"):
-            if name == SEARCH_TOOLS:
-                return await self._searched(client, lists, upstreams, arguments)
-            if name in CALLS:
-                named = await called_tool(name, arguments, lists)
-                if isinstance(named, dict):
-                    return named
-                tool, fitting = named
-                return await self._called(upstreams, caller, tool, fitting, meta)
-            if name == ADD and mode == "add":
-                result = add_tools(client, arguments, lists)
-                self._report_lists(client, lists)
-                return result
+        if mode in ("search", "add") and name == SEARCH_TOOLS:
+            return await self._searched(client, lists, upstreams, arguments)
+        if mode in ("search", "add") and name in CALLS:
+            named = await called_tool(name, arguments, lists)
+            if isinstance(named, dict):
+                return named
+            tool, fitting = named
+            return await self._called(upstreams, caller, tool, fitting, meta)
+        if mode == "add" and name == ADD:
+            result = add_tools(client, arguments, lists)
+            self._report_lists(client, lists)
+            return result
         text = f'no tool "{safe_line(name, 80)}" is listed; ask for the list again'
         raise MCPError(code=types.INVALID_PARAMS, message=text)
 

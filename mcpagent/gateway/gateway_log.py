@@ -137,27 +137,27 @@ class Counts:
 
     def metrics(self) -> str:
         """Return the totals in the text format of Prometheus."""
-        lines = ["# TYPE mcpagent_gateway_calls_total counter"]
+        lines = [*self._call_metrics()]
+        for name, values in (
+            ("searches", self.searches),
+            ("tokens_saved", self.saved),
+        ):
+            lines.append(f"# TYPE mcpagent_gateway_{name}_total counter")
+            for client, number in sorted(values.items()):
+                label = f'client="{_label(client)}"'
+                lines.append(f"mcpagent_gateway_{name}_total{{{label}}} {number}")
+        return "\n".join(lines) + "\n"
+
+    def _call_metrics(self) -> Iterator[str]:
+        yield "# TYPE mcpagent_gateway_calls_total counter"
         for (tool, outcome), number in sorted(self.calls.items()):
             labels = f'tool="{_label(tool)}",outcome="{_label(outcome)}"'
-            lines.append(f"mcpagent_gateway_calls_total{{{labels}}} {number}")
-        lines.append("# TYPE mcpagent_gateway_call_seconds summary")
+            yield f"mcpagent_gateway_calls_total{{{labels}}} {number}"
+        yield "# TYPE mcpagent_gateway_call_seconds summary"
         for tool, samples in sorted(self.seconds.items()):
             label = f'tool="{_label(tool)}"'
-            total = sum(samples)
-            lines.append(f"mcpagent_gateway_call_seconds_sum{{{label}}} {total:.6f}")
-            lines.append(
-                f"mcpagent_gateway_call_seconds_count{{{label}}} {len(samples)}"
-            )
-        lines.append("# TYPE mcpagent_gateway_searches_total counter")
-        for client, number in sorted(self.searches.items()):
-            label = f'client="{_label(client)}"'
-            lines.append(f"mcpagent_gateway_searches_total{{{label}}} {number}")
-        lines.append("# TYPE mcpagent_gateway_tokens_saved_total counter")
-        for client, saved in sorted(self.saved.items()):
-            label = f'client="{_label(client)}"'
-            lines.append(f"mcpagent_gateway_tokens_saved_total{{{label}}} {saved}")
-        return "\n".join(lines) + "\n"
+            yield f"mcpagent_gateway_call_seconds_sum{{{label}}} {sum(samples):.6f}"
+            yield f"mcpagent_gateway_call_seconds_count{{{label}}} {len(samples)}"
 
 
 def _label(text: str) -> str:

@@ -143,23 +143,27 @@ async def search_for_client(lists: Lists, arguments: dict[str, Any]) -> Found:
     [searching, *_] = tool_search_tools(lists.session)
     output = await searching.run(arguments)
     [part] = [part for part in output.content if isinstance(part, Text)]
-    answer = json.loads(part.text)
-    for found in answer.get("tools", ()):
-        found.pop("loaded", None)
-        tool = lists.tools.get(found.get("name"))
-        if tool is not None:
-            found["call"] = CALL_OF[tool.access]
-    told = str(answer.get("message", ""))
-    if told:
-        answer["message"] = told.replace(ALL_LOADED, _HOW).replace(SOME_LOADED, _HOW)
-    text = json.dumps(answer, ensure_ascii=False)
+    result = text_result(_with_calls(part.text, lists))
     events = [event for event in output.events if isinstance(event, ToolsSearched)]
-    result = text_result(text)
     if output.error is not None:
         result["isError"] = True
     if not events:
         return Found(result, "", 0)
     return Found(result, events[0].query, events[0].found)
+
+
+def _with_calls(text: str, lists: Lists) -> str:
+    """Return the answer of a search with the gateway's tool that calls each found one."""
+    answer = json.loads(text)
+    for found in answer.get("tools", ()):
+        found.pop("loaded", None)
+        tool = lists.tools.get(found.get("name"))
+        if tool is not None:
+            found["call"] = CALL_OF[tool.access]
+    message = str(answer.get("message", ""))
+    if message:
+        answer["message"] = message.replace(ALL_LOADED, _HOW).replace(SOME_LOADED, _HOW)
+    return json.dumps(answer, ensure_ascii=False)
 
 
 def named_tool(name: str, lists: Lists) -> OfferedTool | None:
@@ -195,10 +199,18 @@ async def called_tool(
     if tool.withheld is None and _REACH[tool.access] > _REACH[CALLS[by]]:
         text = f"{tool.name} is a tool {_DOES[tool.access]}; call it with {CALL_OF[tool.access]}"
         return error_result(text, "not_sent")
-    fitting, verdict = await fitted(tool.shown.parameters, given)
+    return await _fitting(tool, given)
+
+
+async def _fitting(
+    tool: OfferedTool, given: dict[str, Any]
+) -> tuple[OfferedTool, dict[str, Any]] | dict[str, Any]:
+    """Return a call whose arguments fit, or a result with the mistake and the schema."""
+    schema = tool.shown.parameters
+    fitting, verdict = await fitted(schema, given)
     if verdict.problem:
-        schema = json.dumps(tool.shown.parameters, ensure_ascii=False)
-        text = f"the arguments do not fit: {safe_line(verdict.problem, 300)}; schema: {schema}"
+        why, whole = safe_line(verdict.problem, 300), json.dumps(schema)
+        text = f"the arguments do not fit: {why}; schema: {whole}"
         return error_result(text, "not_sent")
     return tool, fitting
 

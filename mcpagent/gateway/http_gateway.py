@@ -99,15 +99,7 @@ def http_app(served: GatewayServer, access: HttpAccess) -> Starlette:
         allowed_hosts=access.hosts(), allowed_origins=list(access.origins)
     )
     manager = StreamableHTTPSessionManager(served.server, security_settings=security)
-    metadata_url, routes = None, list[Any]()
-    if access.issuer:
-        resource = AnyHttpUrl(access.resource)
-        metadata_url = build_resource_metadata_url(resource)
-        routes += create_protected_resource_routes(
-            resource_url=resource,
-            authorization_servers=[AnyHttpUrl(access.issuer)],
-            scopes_supported=None,
-        )
+    metadata_url, routes = _metadata(access)
 
     async def metrics(_: Request) -> Response:
         return PlainTextResponse(served.gateway.log.counts.metrics())
@@ -124,6 +116,19 @@ def http_app(served: GatewayServer, access: HttpAccess) -> Starlette:
     backend = BearerAuthBackend(access.verifier())
     signing_in = Middleware(AuthenticationMiddleware, backend=backend)
     return Starlette(routes=routes, middleware=[signing_in], lifespan=lifespan)
+
+
+def _metadata(access: HttpAccess) -> tuple[AnyHttpUrl | None, list[Any]]:
+    """Return the address of the metadata of the protected resource (RFC 9728), and its route."""
+    if not access.issuer:
+        return None, []
+    resource = AnyHttpUrl(access.resource)
+    routes = create_protected_resource_routes(
+        resource_url=resource,
+        authorization_servers=[AnyHttpUrl(access.issuer)],
+        scopes_supported=None,
+    )
+    return build_resource_metadata_url(resource), list(routes)
 
 
 def principal_of(context: Any) -> str:

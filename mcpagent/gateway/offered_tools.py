@@ -17,6 +17,7 @@ from mcpagent.utilities.text.globs import fits
 from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.values.approval import Rule
 from mcpagent.values.messages import ToolDefinition, ToolKey
+from mcpagent.values.tools import Tool
 
 Access: TypeAlias = Literal["read", "write", "destructive"]
 """What a call may do, by the tool's annotations. Without annotations, the specification says destructive."""
@@ -65,22 +66,33 @@ def offered_tools(
         for tool in link.bound_tools()
     }
     names, patterns = client_names(enabled, is_prefixed=is_prefixed), tuple(pinned)
-    found = {}
-    for key, (link, tool) in enabled.items():
-        name, own = names[key], listed[link.config.name][key.name]
-        rest = with_texts(_rest_of(link.lists, own), for_model)
-        found[name] = OfferedTool(
-            name,
-            link.config.name,
-            listed=own,
-            shown=tool.definition,
-            wire=_wire(name, own, tool.definition, link.lists) | rest,
-            access=access_of(rest.get("annotations")),
-            rules=tool.rules,
-            is_pinned=_is_pinned(own, link.config, patterns),
-            withheld=link.known_change(own),
+    return {
+        names[key]: _offered(
+            names[key], link, tool, listed[link.config.name][key.name], patterns
         )
-    return found
+        for key, (link, tool) in enabled.items()
+    }
+
+
+def _offered(
+    name: str,
+    link: ServerLink,
+    tool: Tool,
+    listed: ToolDefinition,
+    pinned: tuple[str, ...],
+) -> OfferedTool:
+    rest = with_texts(_rest_of(link.lists, listed), for_model)
+    return OfferedTool(
+        name,
+        link.config.name,
+        listed=listed,
+        shown=tool.definition,
+        wire=_wire(name, listed, tool.definition, link.lists) | rest,
+        access=access_of(rest.get("annotations")),
+        rules=tool.rules,
+        is_pinned=_is_pinned(listed, link.config, pinned),
+        withheld=link.known_change(listed),
+    )
 
 
 def client_names(

@@ -42,7 +42,10 @@ HELLO = {
 }
 JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
-pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
 
 
 @contextlib.asynccontextmanager

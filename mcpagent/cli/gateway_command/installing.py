@@ -137,8 +137,7 @@ def install(
     file = usual_file(client, options.environ)
     store = key_store(options.environ)
     plan = _plan(options, file, store)
-    before, after = plan.client
-    if ENTRY in before.entries():
+    if ENTRY in plan.client[0].entries():
         where = short_path(str(file.path), options.folder)
         raise InputError(
             f"the gateway is installed in {where}; mcpagent gateway uninstall {client}"
@@ -151,26 +150,33 @@ def install(
     if not yes and not agreed(terminal, "write this?", "writes it"):
         put(terminal.err, "nothing was written", style="dim")
         return ExitCode.OK
+    _write(options, terminal, plan, store)
+    terminal.done(
+        f"{client} uses the gateway with {counted(len(plan.moved), 'server')}; restart it"
+    )
+    return ExitCode.OK
+
+
+def _write(
+    options: Options, terminal: Terminal, plan: _Plan, store: SecretStore
+) -> None:
+    """Write both files. Secrets first: a file must not refer to a secret that is not stored."""
+    file, (before, after) = plan.imported.file, plan.client
     for secret in plan.imported.secrets:
         kept = store.set(secret.name, secret.value)
         put(terminal.err, f"{kept.name} is kept in {place_of_secret(kept)}")
     own, after_own = plan.own
     if after_own.text != own.text:
         own.saved(lambda fresh: _merge(options, fresh, file, store)[0])
-    raw = _raw(file.path)
-    written = after.text.encode("utf-8", "surrogateescape")
-    digest = hashlib.sha256(written).hexdigest()
-    record = Installation(str(file.path), raw, digest, plan.moved)
-    installations(options).set(client, record.to_text())
+    digest = hashlib.sha256(after.text.encode()).hexdigest()
     file.path.parent.mkdir(parents=True, exist_ok=True)
     with alone_with(file.path):
-        if _raw(file.path) != raw or (raw or b"") != before.text.encode():
+        raw = _raw(file.path)
+        if (raw or b"") != before.text.encode():
             raise ConfigError(f"{file.path}: changed meanwhile; start again")
+        record = Installation(str(file.path), raw, digest, plan.moved)
+        installations(options).set(file.client, record.to_text())
         write_text(file.path, after.text)
-    terminal.done(
-        f"{client} uses the gateway with {counted(len(plan.moved), 'server')}; restart it"
-    )
-    return ExitCode.OK
 
 
 def uninstall(
@@ -189,10 +195,7 @@ def uninstall(
     raw = _raw(path) or b""
     is_unchanged = hashlib.sha256(raw).hexdigest() == record.after_digest
     now = ClientText(path, section_of(client), raw.decode("utf-8"))
-    if is_unchanged:
-        restored = (record.before or b"").decode("utf-8")
-    else:
-        restored = now.changed([ENTRY], record.moved).text
+    restored = _restored(record, now, is_unchanged=is_unchanged)
     put(terminal.err, f"restores {short_path(str(path), options.folder)}")
     hidden = _secrets_in(client, record.moved) + _secrets_in(client, now.entries())
     write_out(_client_diff(options, now, restored, hidden))
@@ -201,8 +204,9 @@ def uninstall(
     if not yes and not agreed(terminal, "write this?", "writes it"):
         put(terminal.err, "nothing was written", style="dim")
         return ExitCode.OK
+    is_new = is_unchanged and record.before is None
     with alone_with(path):
-        if is_unchanged and record.before is None:
+        if is_new:
             path.unlink(missing_ok=True)
         else:
             write_text(path, restored)
@@ -211,6 +215,13 @@ def uninstall(
         f"{client} has its own servers again; they also stay in mcpagent's file"
     )
     return ExitCode.OK
+
+
+def _restored(record: Installation, now: ClientText, *, is_unchanged: bool) -> str:
+    """Return the former text; if others changed the file since, its present text with the former servers."""
+    if is_unchanged:
+        return (record.before or b"").decode("utf-8")
+    return now.changed([ENTRY], record.moved).text
 
 
 def _raw(path: Path) -> bytes | None:
