@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from mcpagent.mcp.sdk import ServerMessageMetadata
 
@@ -171,6 +172,11 @@ class Caller:
             )
         except MCPError as error:
             return error.error
+        except TimeoutError:
+            text = f"the client did not answer within {ANSWER_SECONDS:g} s"
+        except ValidationError:
+            text = "the client's answer is not valid"
+        return types.ErrorData(code=types.INTERNAL_ERROR, message=text)
 
     async def _asked_in_rounds(self, request: Any) -> Any:
         question = Question(request, asyncio.get_running_loop().create_future())

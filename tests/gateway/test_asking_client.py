@@ -178,3 +178,16 @@ async def test_a_changed_folder_is_reported_to_the_servers(tmp_path: Path) -> No
         async with asyncio.timeout(20):
             while text_of(await client.call_tool("talk__changes_of_folders", {})) == "0":
                 pass
+
+
+async def test_an_error_of_the_client_reaches_the_server_that_asked(tmp_path: Path) -> None:
+    class Wrong(ElicitResult):
+        action: str = "perhaps"  # type: ignore[assignment]
+
+    async def elicit(*_: Any) -> ElicitResult:
+        return Wrong()
+
+    async with talking(tmp_path) as scene, scene.client("legacy", elicitation_callback=elicit) as client:
+        with pytest.raises(MCPError, match="invalid result"):
+            await client.call_tool("talk__ask_person", {})
+        assert not (await client.call_tool("talk__links", {})).is_error
