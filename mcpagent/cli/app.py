@@ -25,6 +25,7 @@ from mcpagent.cli.common.error_lines import (
     run_log_path,
 )
 from mcpagent.cli.common.exit_codes import ExitCode, code_of_error
+from mcpagent.cli.gateway_app import gateway_app
 from mcpagent.cli.help import top_level_help
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.routing import Grammar, UnknownCommandError, cut_server, route
@@ -250,6 +251,7 @@ for _command in (ask, chat, demo):
     app.command()(_command)
 app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
+app.add_typer(gateway_app, name="gateway")
 app.add_typer(skills_app, name="skills")
 app.add_typer(cards_app, name="cards")
 app.command()(worker)
@@ -429,8 +431,8 @@ def _grammar(command: Any) -> Grammar:
 
 
 def _alone(group: Any) -> str:
-    """Return the subcommand that a group runs without one: `list` or `show`, else `--help`."""
-    names = [name for name in ("list", "show") if name in group.commands]
+    """Return the subcommand that a group runs without one: `list`, `show` or `serve`, else `--help`."""
+    names = [name for name in ("list", "show", "serve") if name in group.commands]
     return next(
         (
             name

@@ -13,13 +13,14 @@ Commands
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
   tools list|show|search|learned|call|tokens|lint|eval|examples   the tools: what is found, costs
   mcp list|test|add|remove|enable|disable|import|logs|login|logout   your servers; do they work
+  gateway serve|install|uninstall|status|logs   all of them as one server, for other clients
   skills list|show|lint    Agent Skills, yours and the project's
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers
   config show|path|edit    your settings and where each comes from
   keys list|set|move|remove     API keys and other secrets, in the system keyring
   permissions list|forget|explain   your answers "always"; which rule decides on a tool
-  trust list|show|revoke   what you agreed that a project may start, read and send
+  trust list|show|tool|revoke   what you agreed that a project may start, read and send
   sessions list|show|search|export|fork|rename|delete|prune|doctor   your chats
   trace show SESSION|FILE  runs as trees: times, tokens, what was offered; FILE is from --record
   completion SHELL         for bash, zsh, fish or pwsh

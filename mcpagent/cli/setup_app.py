@@ -221,6 +221,20 @@ def trust_show(options: opt.Options) -> int:
     return show_consent(options)
 
 
+@opt.command(trust_app, "tool", ["config", "server", "trust_project", *opt.QUIET])
+def trust_tool(
+    options: opt.Options,
+    name: Annotated[
+        str, typer.Argument(metavar="SERVER.TOOL", help="A tool that changed.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Without a question.")] = False,
+) -> int:
+    """Shows how a server changed a tool since its first use, and accepts the tool as it is now."""
+    from mcpagent.cli.approvals.changed_tools import accept_tool
+
+    return accept_tool(options, name, yes=yes)
+
+
 @opt.command(trust_app, "revoke", opt.QUIET)
 def trust_revoke(
     options: opt.Options,

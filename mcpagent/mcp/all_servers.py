@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from mcpagent.config import ServerConfig, ServersConfig
@@ -19,6 +20,7 @@ from mcpagent.mcp.lists.server_lists import (
     difference,
 )
 from mcpagent.mcp.server_link import ServerLink
+from mcpagent.mcp.server_notifications import ServerNews
 from mcpagent.mcp.server_options import ServerOptions, unattended_sign_in
 from mcpagent.mcp.server_status import LifeCycleState, ServerStatus, still_connecting
 from mcpagent.utilities.text.safe_text import safe_line
@@ -43,7 +45,7 @@ class McpServers:
 
     Servers that cannot even be tried (because of an unset variable, for example) have a status with the reason.
     `on_late` is called for each server that connects after `open` has returned, `on_lost` for each that fails after it,
-    and `on_changed` for each whose tools changed.
+    and `on_changed` for each whose tools changed. `on_news` receives the other notifications of each server.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class McpServers:
         on_late: Callable[[ServerLink], None] = lambda _: None,
         on_lost: Callable[[str, str], None] = lambda *_: None,
         on_changed: Callable[[ServerLink, ToolsDifference], None] = lambda *_: None,
+        on_news: Callable[[str, ServerNews], None] | None = None,
     ) -> None:
         self._emit = emit
         self._on_late = on_late
         self._on_lost = on_lost
         self._on_changed = on_changed
+        self._on_news = on_news
         self._unusable = {
             item.name: ServerStatus(item.name, state="failed", reason=item.reason)
             for item in config.problems
@@ -89,7 +93,13 @@ class McpServers:
             on_tools_changed=lambda change: self._on_changed(
                 self._links[config.name], change
             ),
+            on_news=partial(self._on_news, config.name) if self._on_news else None,
         )
+
+    @property
+    def links(self) -> Mapping[str, ServerLink]:
+        """The servers that can be tried, by name."""
+        return self._links
 
     @property
     def toolsets(self) -> list[ServerLink]:

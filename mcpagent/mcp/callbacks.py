@@ -38,12 +38,45 @@ def callbacks(
     `asking` is entered during a question to a user.
     """
     made = _Callbacks(server, handlers, asking)
+    forwarded = _forwarded(server, handlers, asking)
     wanted = {
         "elicitation_callback": made.elicit if handlers.elicit is not None else None,
         "sampling_callback": made.sample if handlers.sample is not None else None,
         "list_roots_callback": made.roots if handlers.roots else None,
     }
-    return {name: callback for name, callback in wanted.items() if callback is not None}
+    own = {name: callback for name, callback in wanted.items() if callback is not None}
+    return own | forwarded
+
+
+def _forwarded(
+    server: str, handlers: Handlers, asking: Callable[[], AbstractContextManager[None]]
+) -> dict[str, Any]:
+    """Return the callbacks that pass requests to the client behind this one, and its capability for sampling."""
+    behind = handlers.forwarding
+    if behind is None:
+        return {}
+
+    async def elicit(_: Any, params: types.ElicitRequestParams) -> Any:
+        with asking():
+            return await behind.send(server, types.ElicitRequest(params=params))
+
+    async def sample(_: Any, params: types.CreateMessageRequestParams) -> Any:
+        with asking():
+            return await behind.send(server, types.CreateMessageRequest(params=params))
+
+    async def roots(_: Any) -> Any:
+        return await behind.send(server, types.ListRootsRequest())
+
+    methods = behind.methods()
+    found: dict[str, Any] = {}
+    if "elicitation/create" in methods:
+        found["elicitation_callback"] = elicit
+    if "sampling/createMessage" in methods:
+        can = types.SamplingCapability.model_validate(behind.sampling())
+        found |= {"sampling_callback": sample, "sampling_capabilities": can}
+    if "roots/list" in methods:
+        found["list_roots_callback"] = roots
+    return found
 
 
 @dataclass(eq=False)

@@ -201,6 +201,11 @@ class McpConnection:
         return self._session is not None and not self._stop.is_set()
 
     @property
+    def allowed(self) -> frozenset[str]:
+        """The requests of the server that are answered, as it was told when it connected."""
+        return self._allowed
+
+    @property
     def end_reason(self) -> str:
         """The reason why the connection ended."""
         return self._explain.end_reason
@@ -303,11 +308,13 @@ class McpConnection:
         """Send settings to a server after connecting; a refusal does not make it unusable."""
         if self.is_modern:
             self._listen_anew(session)
-        elif (
-            (level := self.config.log_level) is not None
-            and (can := session.server_capabilities)
-            and can.logging
-        ):
+        elif self.config.log_level is not None:
+            await self.set_log_level(self.config.log_level)
+
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Ask a server of before 2026 for messages of this level; a refusal is a warning."""
+        can = self.session.server_capabilities
+        if not self.is_modern and can is not None and can.logging:
             params = types.SetLevelRequestParams(level=level)
             try:
                 await self.request(

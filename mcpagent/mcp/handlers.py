@@ -42,16 +42,31 @@ its answer."""
 
 
 @dataclass(frozen=True, slots=True)
+class Forwarding:
+    """A client behind this one that answers a server's requests itself.
+
+    `methods` returns the requests that it answers. `send` passes one on, by the server's configured name, as the SDK's
+    request, and returns the SDK's result or its `ErrorData`. `sampling` returns the client's capability, as JSON.
+    """
+
+    methods: Callable[[], frozenset[str]]
+    send: Callable[[str, Any], Awaitable[Any]]
+    sampling: Callable[[], dict[str, Any]] = dict
+
+
+@dataclass(frozen=True, slots=True)
 class Handlers:
     """The allowed handlers; a missing one means refusal, and without `visit` addresses are declined.
 
-    `roots` are file URIs of folders that a server may know, or a function that returns them on demand.
+    `roots` are file URIs of folders that a server may know, or a function that returns them on demand. `forwarding`
+    replaces the other handlers for the requests that it answers.
     """
 
     elicit: Elicit | None = None
     sample: Sample | None = None
     visit: Visit | None = None
     roots: tuple[str, ...] | Callable[[], Sequence[str]] = ()
+    forwarding: Forwarding | None = None
 
     def __post_init__(self) -> None:
         expect_fields(self)
@@ -65,11 +80,16 @@ class Handlers:
     def within(self, config: ServerConfig) -> Handlers:
         """Return the handlers without those that the server's entry turns off, such as `"elicitation": false`."""
         written = {KEY_OF_SPELLING.get(key, key) for key in config.written}
-        allowed = self
+        allowed, refused = self, set[str]()
         if "elicitation" in written and not config.elicitation:
             allowed = replace(allowed, elicit=None, visit=None)
+            refused.add("elicitation/create")
         if "sampling" in written and not config.sampling:
             allowed = replace(allowed, sample=None)
+            refused.add("sampling/createMessage")
+        if (behind := self.forwarding) is not None and refused:
+            rest = replace(behind, methods=lambda: behind.methods() - refused)
+            allowed = replace(allowed, forwarding=rest)
         return allowed
 
     def methods(self) -> frozenset[str]:
@@ -79,7 +99,10 @@ class Handlers:
             "sampling/createMessage": self.sample is not None,
             "roots/list": bool(self.roots),
         }
-        return frozenset(method for method, is_allowed in named.items() if is_allowed)
+        own = frozenset(method for method, is_allowed in named.items() if is_allowed)
+        if self.forwarding is not None:
+            return own | self.forwarding.methods()
+        return own
 
 
 def folder_uris(folders: Sequence[str | Path]) -> tuple[str, ...]:

@@ -26,7 +26,9 @@ async def get_prompt(
     from mcpagent.mcp.result_content import output_of_prompt
 
     params = types.GetPromptRequestParams(name=name, arguments=dict(arguments))
-    return await link.ask(types.GetPromptRequest(params=params), name, output_of_prompt)
+    return await link.output(
+        types.GetPromptRequest(params=params), name, output_of_prompt
+    )
 
 
 async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
@@ -37,7 +39,7 @@ async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
     from mcpagent.mcp.result_content import output_of_resource
 
     params = types.ReadResourceRequestParams(uri=uri)
-    return await link.ask(
+    return await link.output(
         types.ReadResourceRequest(params=params), uri, output_of_resource
     )
 

@@ -35,13 +35,19 @@ from mcp.shared.dispatcher import (
     run_notify_intercept,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp.shared.message import (
+    ClientMessageMetadata,
+    ServerMessageMetadata,
+    SessionMessage,
+)
 from mcp.shared.transport_context import TransportContext
+from mcp.shared.uri_template import UriTemplate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     import httpx2
+    from mcp.server.session import ServerSession
     from mcp_types import ListToolsResult
 
 __all__ = [
@@ -60,9 +66,12 @@ __all__ = [
     "ProtectedResourceMetadata",
     "SdkSession",
     "SdkSignIn",
+    "ServerMessageMetadata",
+    "ServerSession",
     "SessionMessage",
     "SubscriptionLost",
     "TransportContext",
+    "UriTemplate",
     "as_request_id",
     "build_oauth_authorization_server_metadata_discovery_urls",
     "build_protected_resource_metadata_discovery_urls",

@@ -30,6 +30,7 @@ from mcpagent.mcp.handlers import Handlers, folder_uris
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import (
     AllowChange,
+    ChangedToolError,
     PinStore,
     ToolChange,
     refusal_of_change,
@@ -47,7 +48,11 @@ from mcpagent.mcp.request_failures import (
     failed_output,
     mistake_in,
 )
-from mcpagent.mcp.server_notifications import NotificationLimiter, ServerNews
+from mcpagent.mcp.server_notifications import (
+    NotificationLimiter,
+    ReportNews,
+    ServerNews,
+)
 from mcpagent.mcp.server_options import Authenticate
 from mcpagent.mcp.server_status import LifeCycleState, ServerStatus
 from mcpagent.mcp.tool_rules import enabled_tools, may_be_task, may_repeat
@@ -80,6 +85,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from mcpagent.mcp.connection import McpConnection
+    from mcpagent.mcp.pending_requests import Progress
 
 DEBOUNCE_SECONDS = 0.25
 """Delay before changed lists are read again, also after several notifications."""
@@ -123,9 +129,10 @@ class ServerLink:
 
     With a `cache` that has the server, entering reads the lists from there, and the first call starts the server, or a
     background task if `eager`. `on_tools_changed` is called when its tools changed; `tools()` then returns the new
-    ones. `handlers` define what the server may ask; `auth` authenticates with a remote one. With `pins`, a tool that
-    changed since its first use is called only if `allow_change` permits it. `log_folder` is the folder for its standard
-    error (`server_log.log_path`).
+    ones. `on_news` receives its other notifications, and hears when its lists were read again. `handlers` define what
+    the server may ask; `auth` authenticates with a remote one. With `pins`, a tool that changed since its first use is
+    called only if `allow_change` permits it. `log_folder` is the folder for its standard error
+    (`server_log.log_path`).
     """
 
     def __init__(
@@ -142,6 +149,7 @@ class ServerLink:
         allow_change: AllowChange | None = None,
         log_folder: Path | None = None,
         on_tools_changed: OnToolsChanged | None = None,
+        on_news: ReportNews | None = None,
     ) -> None:
         self.config = config
         self.limits = RequestLimits(
@@ -158,6 +166,7 @@ class ServerLink:
         self._allow_change = allow_change
         self._log_folder = log_folder
         self._on_tools_changed = on_tools_changed
+        self._on_news = on_news
         self._news = NotificationLimiter(config.name, emit)
         self._life = LifeCycleState()
         self._lock = asyncio.Lock()
@@ -197,6 +206,17 @@ class ServerLink:
             and not self._refreshing.done()
             and self._refreshed != self._announced
         )
+
+    async def rest(self) -> None:
+        """Close the connection, as if it had ended; the next request opens another one."""
+        async with self._lock:
+            await self._drop(self._life.connection)
+
+    async def fit_handlers(self) -> None:
+        """Close a connection whose server was told of other handlers than there are now; the next request opens one."""
+        connection = self._life.connection
+        if connection is not None and connection.allowed != self._handlers.methods():
+            await self.rest()
 
     async def settled(self) -> None:
         """Wait until no connection is being opened; the state then has the outcome."""
@@ -454,9 +474,15 @@ class ServerLink:
             self._forget_cached()
             self._announced += 1
             self._refresh_soon()
+        else:
+            self._pass_on(news)
         if news.kind == "silence" and self._last_failure:
             return  # its failure has said so
         self._news.report(news)
+
+    def _pass_on(self, news: ServerNews) -> None:
+        if self._on_news is not None:
+            self._on_news(news)
 
     def _refresh_soon(self) -> None:
         """Read the lists again in the background."""
@@ -478,6 +504,7 @@ class ServerLink:
                 if is_ready:  # otherwise opening it has read them
                     self._take(await self._read(connection))
                     await self._save()
+                    self._pass_on(ServerNews("list", "all"))
             except Exception as error:  # noqa: BLE001  nothing waits for it, so it must be reported
                 self._news.warn(f"its lists could not be read again: {error}")
             self._refreshed = announced
@@ -513,37 +540,89 @@ class ServerLink:
             self._life.known.lists,
             time.monotonic(),
         )
-        output = await self.ask(
-            types.CallToolRequest(
-                params=types.CallToolRequestParams(name=tool, arguments=arguments)
-            ),
+        is_repeatable = may_repeat(tool, lists, self.config)
+        is_long = tool in self._long
+        params = types.CallToolRequestParams(name=tool, arguments=arguments)
+        try:
+            result = await self.ask(
+                types.CallToolRequest(params=params),
+                tool,
+                on_progress=self._news.progress_of(tool),
+                is_repeatable=is_repeatable,
+                may_be_task=may_be_task(tool, lists, self.config, is_long=is_long),
+            )
+        except REQUEST_FAILURES as error:
+            output = _for_model(failed_output(error, is_repeatable=is_repeatable))
+        else:
+            output = await _shown(result, output_of_call)
+        self._has_called(tool, started)
+        return output
+
+    def _has_called(self, tool: str, started: float) -> None:
+        if time.monotonic() - started > LONG_CALL_SECONDS:
+            self._long.add(tool)
+        if self._life.is_old(time.monotonic()):
+            self._refresh_soon()
+
+    async def call_for_client(
+        self,
+        request: types.CallToolRequest,
+        definition: ToolDefinition,
+        on_progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Send a client's call; return the raw result, redacted, for `mcpagent gateway`.
+
+        Raises `REQUEST_FAILURES`, among them `ChangedToolError` for a tool that changed since its first use.
+        """
+        change = await self.change_of(definition)
+        refusal = await self._refused_change(definition)
+        if refusal is not None and change is not None:
+            raise ChangedToolError(change)
+        if refusal is not None:
+            raise self._error("changed the tool after it was listed", "tools/call")
+        tool, lists, started = (
+            definition.original_name,
+            self._life.known.lists,
+            time.monotonic(),
+        )
+        result = await self.ask(
+            request,
             tool,
-            output_of_call,
+            on_progress=on_progress,
             is_repeatable=may_repeat(tool, lists, self.config),
             may_be_task=may_be_task(
                 tool, lists, self.config, is_long=tool in self._long
             ),
         )
-        if time.monotonic() - started > LONG_CALL_SECONDS:
-            self._long.add(tool)
-        if self._life.is_old(time.monotonic()):
-            self._refresh_soon()
-        return output
+        self._has_called(tool, started)
+        return await redacted(result)
+
+    async def output(
+        self, request: types.Request[Any, Any], target: str, output_of: OutputOf
+    ) -> ToolOutput:
+        """Send one request that may run twice; return its redacted result as output, or an output with the error."""
+        progress = self._news.progress_of(target)
+        try:
+            result = await self.ask(request, target, on_progress=progress)
+        except REQUEST_FAILURES as error:
+            return _for_model(failed_output(error, is_repeatable=True))
+        return await _shown(result, output_of)
 
     async def ask(
         self,
         request: types.Request[Any, Any],
         target: str,
-        output_of: OutputOf,
         *,
+        on_progress: Progress | None = None,
         is_repeatable: bool = True,
         may_be_task: bool = False,
-    ) -> ToolOutput:
-        """Send one request; return its redacted result as output, or an output with the error.
+    ) -> dict[str, Any]:
+        """Send one request, and again if it is known not to have run, or may run twice; return the raw result.
 
-        The request is repeated once if it is known not to have run, or may run twice.
+        Raises `REQUEST_FAILURES`.
         """
-        for attempt in (1, 2):
+        is_last = False
+        while True:
             connection: McpConnection | None = None
             try:
                 connection = await self.connected()
@@ -551,20 +630,18 @@ class ServerLink:
                     request,
                     limits=self.limits,
                     target=target,
-                    on_progress=self._news.progress_of(target),
+                    on_progress=on_progress,
                     may_be_task=may_be_task,
                 )
                 break
             except REQUEST_FAILURES as error:
                 may_retry = await self._fixed_after(error, connection)
-                if attempt == 2 or not (
-                    may_retry or (is_repeatable and isinstance(error, RequestLostError))
-                ):
-                    return _for_model(failed_output(error, is_repeatable=is_repeatable))
+                is_harmless = is_repeatable and isinstance(error, RequestLostError)
+                if is_last or not (may_retry or is_harmless):
+                    raise
+                is_last = True
         await self.lists_settled()
-        return await beside_loop(
-            lambda: _for_model(output_of(result)), is_much=is_large(result)
-        )
+        return result
 
     async def _fixed_after(
         self, error: RequestFailure, connection: McpConnection | None
@@ -642,6 +719,19 @@ class ServerLink:
                     f"took no new subscription to {safe_line(uri, 200)}: {error}"
                 )
 
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Ask the server for messages of this level, now if it runs, and whenever it is started."""
+        self.config = replace(self.config, log_level=level)
+        if (connection := self._life.connection) is not None and connection.usable:
+            await connection.set_log_level(level)
+
+    async def notify_roots_changed(self) -> None:
+        """Notify the server, if it runs, that the folders of the client behind this one changed."""
+        connection = self._life.connection
+        is_told = connection is not None and connection.usable
+        if connection is not None and is_told and not connection.is_modern:
+            await connection.notify_roots_changed()
+
     async def set_roots(self, folders: Sequence[str | Path]) -> None:
         """Set the folders that the server may know, and notify it if it runs.
 
@@ -658,6 +748,20 @@ class ServerLink:
             not connection.is_modern
         ):  # since 2026-07-28 a server asks when it needs them
             await connection.notify_roots_changed()
+
+
+async def redacted(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a raw result without known random secrets."""
+    shown: dict[str, Any] = await beside_loop(
+        lambda: data_without_random_secrets(result), is_much=is_large(result)
+    )
+    return shown
+
+
+async def _shown(result: dict[str, Any], output_of: OutputOf) -> ToolOutput:
+    return await beside_loop(
+        lambda: _for_model(output_of(result)), is_much=is_large(result)
+    )
 
 
 def _for_model(output: ToolOutput) -> ToolOutput:

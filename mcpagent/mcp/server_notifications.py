@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
@@ -33,12 +33,14 @@ class ServerNews:
 
     `text` is the message of a "warning" about an oddity or of a "log" entry, the URI of a changed "resource", or the
     name of a changed "list": "tools", "prompts" or "resources". "silence": a started process has written nothing so
-    far; `text` says so with its command. `level` is the server's level of a log message.
+    far; `text` says so with its command. `level` is the server's level of a log message. `params` are those of the
+    notification, unchanged.
     """
 
     kind: Literal["warning", "log", "list", "resource", "silence"]
     text: str
     level: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
 
 ReportNews: TypeAlias = Callable[[ServerNews], None]

@@ -10,6 +10,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mcpagent.cli.approvals.project_trust import trusted_configuration
+from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
+from mcpagent.cli.screen.terminal import Terminal, agreed, open_terminal, put
+from mcpagent.errors import InputError
 from mcpagent.permissions.trust.own_edits import are_written_in
 from mcpagent.utilities.text.safe_text import safe_line
 
@@ -17,12 +21,62 @@ if TYPE_CHECKING:
     from mcpagent.agents.agent import Agent
     from mcpagent.cli.common.configuration import Configuration
     from mcpagent.cli.common.options import Options
+    from mcpagent.config import ServerConfig
     from mcpagent.mcp.lists.pins import ToolChange
     from mcpagent.values.messages import ToolDefinition
 
 HOW_TO_ACCEPT = (
     "a chat asks about it at its next call; with -p, --trust-changes accepts it"
 )
+
+
+def accept_tool(options: Options, name: str, *, yes: bool) -> ExitCode:
+    """`mcpagent trust tool SERVER.TOOL`: show how a tool changed since its first use, and accept it as it is now."""
+    terminal = open_terminal(options.color)
+    configuration = trusted_configuration(options, terminal)
+    holders = [
+        server for server in configuration.enabled if name.startswith(f"{server.name}.")
+    ]
+    if not holders:
+        known = ", ".join(
+            safe_line(server.name, 60) for server in configuration.enabled
+        )
+        raise InputError(
+            f'trust tool: "{safe_line(name, 80)}" names no server; write SERVER.TOOL, with one of {known}'
+        )
+    server = max(holders, key=lambda one: len(one.name))
+    return run_to_end(
+        _accept(options, terminal, server, name[len(server.name) + 1 :], yes=yes)
+    )
+
+
+async def _accept(
+    options: Options, terminal: Terminal, server: ServerConfig, tool: str, *, yes: bool
+) -> ExitCode:
+    from mcpagent.mcp.server_link import ServerLink
+    from mcpagent.mcp.server_options import ServerOptions
+
+    stored = ServerOptions.stored(options.environ)
+    auth = stored.auth if server.may_sign_in else None
+    async with ServerLink(server, pins=stored.pins, auth=auth) as link:
+        found = [one for one in link.lists.tools if one.original_name == tool]
+        if not found:
+            raise InputError(
+                f'trust tool: server "{server.name}" has no tool "{safe_line(tool, 80)}"'
+            )
+        change = link.known_change(found[0])
+        output = link.lists.output_schemas.get(tool)
+    label = safe_line(f"{server.name}.{tool}", 140)
+    if change is None or stored.pins is None:
+        put(terminal.err, f"{label} has not changed since its first use")
+        return ExitCode.OK
+    put(terminal.err, *change.lines)
+    if not yes and not agreed(terminal, f"accept {label} as it is now?", "accepts it"):
+        put(terminal.err, "nothing was accepted", style="dim")
+        return ExitCode.OK
+    await asyncio.to_thread(stored.pins.accept, server, found[0], output)
+    terminal.done(f"accepted {label}")
+    return ExitCode.OK
 
 
 async def is_accepted(

@@ -57,7 +57,15 @@ WriteScope: TypeAlias = Literal["user", "project"]
 """The file to change: the user's own `mcp.json`, or the project's `.mcp.json`."""
 
 Client: TypeAlias = Literal[
-    "claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "goose"
+    "claude-desktop",
+    "claude-code",
+    "cursor",
+    "vscode",
+    "codex",
+    "gemini",
+    "goose",
+    "windsurf",
+    "zed",
 ]
 """MCP clients from which `mcp import` imports servers, in the order in which a name is searched."""
 

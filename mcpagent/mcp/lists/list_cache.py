@@ -35,7 +35,7 @@ from mcpagent.utilities.text.secrets import revealed, without_secrets
 from mcpagent.values.messages import ToolDefinition
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
-_FORMAT = 5
+_FORMAT = 6
 _LINES_AT_ONCE = 100
 _LONG_BYTES = 200_000
 _HINTS = (bool, NoneType)
@@ -198,6 +198,9 @@ def _read(data: dict[str, Any], tools: list[Any], schemas: list[Any]) -> CachedS
                 for key in ("safe_by_hint", "task_only", "task_able")
             },
             output_schemas=_schemas(dict(schemas)),
+            unused={
+                str(key): _schemas(items) for key, items in lists["unused"].items()
+            },
         ),
         data["is_modern"],
         str(data["protocol_version"]),

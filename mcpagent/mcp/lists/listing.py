@@ -93,6 +93,7 @@ class _ListReader:
         )
         others_seconds = min(OTHERS_SECONDS, config.connect_timeout_seconds * 0.5)
         self._others_limits = RequestLimits(others_seconds, others_seconds)
+        self._unused: dict[str, dict[str, dict[str, Any]]] = {}
 
     async def read(self) -> ServerLists:
         can = self._connection.session.server_capabilities
@@ -115,7 +116,8 @@ class _ListReader:
             raise self._error(
                 f"failed tools/list: {safe_line(str(error)) or 'it gave no reason'}"
             ) from None
-        return replace(tools, prompts=prompts, resources=resources)
+        unused = {"tools": tools.unused.get("tools", {}), **self._unused}
+        return replace(tools, prompts=prompts, resources=resources, unused=unused)
 
     def _error(self, what: str) -> ServerError:
         name = self._config.name
@@ -177,6 +179,9 @@ class _ListReader:
             task_able=tuple(
                 tool.name for tool in tools if _task_support(tool) == "optional"
             ),
+            unused={
+                "tools": {tool.name: rest for tool in tools if (rest := _rest(tool))}
+            },
         )
 
     def _definition(
@@ -251,6 +256,8 @@ class _ListReader:
             return page.get(key) or [], page.get("nextCursor")
 
         items, _ = await _all_pages(page_at, MAX_LISTED)
+        identity = _IDENTITIES[key]
+        self._unused[key] = {str(item.get(identity)): item for item in items}
         return items
 
 
@@ -280,6 +287,19 @@ async def _all_pages(
             break
         seen.add(cursor)
     return items, "does not end"
+
+
+_IDENTITIES = {
+    "prompts": "name",
+    "resources": "uri",
+    "resourceTemplates": "uriTemplate",
+}
+_USED = {"name", "description", "input_schema", "output_schema"}
+
+
+def _rest(tool: types.Tool) -> dict[str, Any]:
+    """Return the fields of a tool's definition that `ToolDefinition` has no place for, as JSON."""
+    return tool.model_dump(by_alias=True, mode="json", exclude=_USED, exclude_none=True)
 
 
 def _kept(description: str) -> str:

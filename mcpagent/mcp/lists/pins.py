@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
-from mcpagent.errors import ConfigError
+from mcpagent.errors import ConfigError, ServerError
 from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import alone_with, write_whole
@@ -60,6 +60,14 @@ class ToolChange:
         """The result for the model if the change is not allowed."""
         what = f'tool "{safe_line(self.tool, 60)}" was changed by its server since it was first used'
         return f"{what}; it was not called, since nobody has allowed the change"
+
+
+class ChangedToolError(ServerError):
+    """Raised if a tool changed since its first use, and the change is not allowed; it was not called."""
+
+    def __init__(self, change: ToolChange) -> None:
+        super().__init__(str(change), server=change.server, phase="tools/call")
+        self.change = change
 
 
 Schema: TypeAlias = Mapping[str, Any] | None
@@ -112,9 +120,10 @@ class PinStore:
         self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
     ) -> ToolChange | None:
         """Return the change that `check` would find, and pin nothing: None also for a tool without a pin."""
-        seen = as_shown(tool, output)
-        pinned = self._pins(config).get(tool.original_name, seen)
-        return _change(config, tool, pinned, seen)
+        pins = self._pins(config)
+        if tool.original_name not in pins:
+            return None
+        return _change(config, tool, pins[tool.original_name], as_shown(tool, output))
 
     def accept(
         self, config: ServerConfig, tool: ToolDefinition, output: Schema = None

@@ -42,6 +42,8 @@ class ResourceInfo:
 class ServerLists:
     """The lists of one server. `ttl_seconds` is its own time to live for the tools; 0: not stated.
 
+    `unused` has the fields of listed items that mcpagent itself does not use, for the gateway, which passes them on:
+    of "tools" and "prompts" by name, of "resources" and "resourceTemplates" by URI.
     `safe_by_hint` are the tools, by their own names, that may run twice according to the server. It runs calls of
     `task_only` tools always as tasks, of `task_able` ones on request. `output_schemas` has the schemas of results, for
     tools that declare one.
@@ -56,6 +58,9 @@ class ServerLists:
     task_able: tuple[str, ...] = ()
     output_schemas: Mapping[str, dict[str, Any]] = field(
         default_factory=dict[str, dict[str, Any]]
+    )
+    unused: Mapping[str, Mapping[str, dict[str, Any]]] = field(
+        default_factory=dict[str, Mapping[str, dict[str, Any]]]
     )
 
 

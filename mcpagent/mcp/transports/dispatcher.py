@@ -339,11 +339,12 @@ class MessageDispatcher:
         try:
             if method == "notifications/message":
                 level = safe_line(str(params.get("level", "info")), 20)
-                self._observer.report(ServerNews("log", _log_text(params), level))
-            elif method == "notifications/resources/updated":
                 self._observer.report(
-                    ServerNews("resource", safe_line(str(params.get("uri", "")), 500))
+                    ServerNews("log", _log_text(params), level, params)
                 )
+            elif method == "notifications/resources/updated":
+                uri = safe_line(str(params.get("uri", "")), 500)
+                self._observer.report(ServerNews("resource", uri, params=params))
             elif (what := _CHANGES.get(method)) is not None:
                 self._observer.report(ServerNews("list", what))
             elif method in NEWS and not (

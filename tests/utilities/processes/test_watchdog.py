@@ -451,7 +451,7 @@ async def test_one_whose_keeper_was_killed_gets_another(tmp_path: Path) -> None:
     async with ServerLink(config):
         (keeper,) = (pid for pid, text in processes().items() if "/bin/sh -c" in text and "groups=" in text)
         os.kill(keeper, signal.SIGKILL)
-        os.waitid(os.P_PID, keeper, os.WEXITED | os.WNOWAIT)
+        await asyncio.to_thread(os.waitid, os.P_PID, keeper, os.WEXITED | os.WNOWAIT)
         async with ServerLink(config) as link:
             assert link.status.state == "ready"
             (another,) = (pid for pid, text in processes().items() if "/bin/sh -c" in text and "groups=" in text)

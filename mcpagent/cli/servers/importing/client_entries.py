@@ -53,6 +53,7 @@ _MEANINGLESS = frozenset(
         "dev",
         "icon",
         "id",
+        "source",
         "timeout",
     }
 )

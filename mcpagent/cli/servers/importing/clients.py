@@ -2,7 +2,8 @@
 
 Places and keys as in the clients' own documentation: Claude Desktop (modelcontextprotocol.io, "Connect to local
 servers"), Claude Code and its `~/.claude.json`, Cursor, VS Code ("MCP configuration reference"), Codex ("Model Context
-Protocol" in its configuration), Gemini CLI (`settings.json`), goose (`config.yaml`).
+Protocol" in its configuration), Gemini CLI (`settings.json`), goose (`config.yaml`), Windsurf ("Cascade MCP
+integration"), Zed ("Model Context Protocol").
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ _OF_USER: tuple[tuple[Client, str, str], ...] = (
     ("codex", "codex", "config.toml"),
     ("gemini", "home", ".gemini/settings.json"),
     ("goose", "goose", "config.yaml"),
+    ("windsurf", "home", ".codeium/windsurf/mcp_config.json"),
+    ("zed", "zed", "settings.json"),
 )
 """Rows: client, the base folder of the path (see `_folders`), and the path, which may be a glob."""
 
@@ -58,6 +61,7 @@ _SECTIONS: Mapping[Client, str] = {
     "vscode": "servers",
     "codex": "mcp_servers",
     "goose": "extensions",
+    "zed": "context_servers",
 }
 """The key of the servers by client; all other clients use `mcpServers`."""
 
@@ -97,7 +101,30 @@ def _folders(environ: Mapping[str, str], platform: str) -> dict[str, Path]:
     else:
         goose = config / "goose"
     codex = Path(environ.get("CODEX_HOME") or home / ".codex")
-    return {"home": home, "settings": settings, "codex": codex, "goose": goose}
+    zed = config / "zed"
+    if platform == "win32":
+        zed = roaming / "Zed"
+    bases = {"home": home, "settings": settings, "codex": codex, "goose": goose}
+    return bases | {"zed": zed}
+
+
+def usual_file(
+    client: Client, environ: Mapping[str, str], platform: str = sys.platform
+) -> ClientFile:
+    """Return the user's file of a client, whether it is there or not."""
+    folders = _folders(environ, platform)
+    own = [
+        folders[base] / name
+        for of, base, name in _OF_USER
+        if of == client and "*" not in name
+    ]
+    found = [path for path in own if _is_file(path)]
+    return ClientFile(client, [*found, *own][0])
+
+
+def section_of(client: Client) -> str:
+    """Return the key that a client's servers are under."""
+    return _SECTIONS.get(client, "mcpServers")
 
 
 def _is_file(path: Path) -> bool:

@@ -94,7 +94,7 @@ def import_servers(
     else:
         plan = partial(taken_by_user, plain=plain_secrets)
     manner = ImportMode(frozenset(before.entries if replace else ()), plan, store.get)
-    file, outcomes = _merged(options, before, files, manner)
+    file, outcomes = with_imported(options, before, files, manner)
     path = short_path(str(file.path), options.folder)
     added = [name for outcome in outcomes for name in outcome.added]
     if not added and not any(outcome.there for outcome in outcomes):
@@ -107,7 +107,7 @@ def import_servers(
     is_new = file.text != before.text or has_secrets
     if dry_run:
         secrets = [secret.value for outcome in outcomes for secret in outcome.secrets]
-        write_out(_diff(before, file, path, secrets))
+        write_out(diff_without_secrets(before, file, path, secrets))
     elif is_new:
         if not agreed(f"import {counted(len(added), 'server')} into {path}?"):
             put(terminal.err, "nothing was imported")
@@ -117,7 +117,7 @@ def import_servers(
             kept = store.set(secret.name, secret.value)
             put(terminal.err, f"{kept.name} is kept in {place_of_secret(kept)}")
         if file.text != before.text:
-            before.saved(lambda fresh: _merged(options, fresh, files, manner)[0])
+            before.saved(lambda fresh: with_imported(options, fresh, files, manner)[0])
     put(
         terminal.err,
         f"{counted(len(added), 'server')} {'would be added' if dry_run else 'added'} to {path}",
@@ -163,7 +163,7 @@ def servers_elsewhere(options: Options) -> dict[Client, int]:
     return counts
 
 
-def _merged(
+def with_imported(
     options: Options, file: ServerFile, files: Sequence[ClientFile], manner: ImportMode
 ) -> tuple[ServerFile, list[Imported]]:
     """Return the file with the servers of all others, and what came of each of these."""
@@ -233,7 +233,7 @@ def _with_one(
     return changed
 
 
-def _diff(
+def diff_without_secrets(
     before: ServerFile, after: ServerFile, label: str, secrets: Sequence[str]
 ) -> str:
     """A unified diff without secrets; empty if nothing changes."""

@@ -1,0 +1,119 @@
+"""Edit the file of a client in place: take servers out, and write the gateway's entry. Pure functions of its text."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpagent.config.config_documents import parse_document
+from mcpagent.config.jsonc import with_value, without_value
+from mcpagent.errors import ConfigError
+
+_TABLE = re.compile(r"^\s*\[\[?([^\]\n]+)\]\]?\s*(?:#[^\n]*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientText:
+    """The text of a client's file; its servers are under the key `section`."""
+
+    path: Path
+    section: str
+    text: str
+
+    @property
+    def is_toml(self) -> bool:
+        """True for a file of TOML; all others are JSON."""
+        return self.path.suffix == ".toml"
+
+    def data(self) -> dict[str, Any]:
+        """Return what the file says. Raises `ConfigError`."""
+        if not self.text.strip():
+            return {}
+        if self.is_toml:
+            try:
+                return tomllib.loads(self.text)
+            except tomllib.TOMLDecodeError as error:
+                raise ConfigError(f"{self.path}: {error}") from None
+        raw = self.text.encode("utf-8", "surrogatepass")
+        found = parse_document(str(self.path), raw, self.path.parent).data
+        if not isinstance(found, Mapping):
+            raise ConfigError(f"{self.path}: expected an object")
+        return dict(found)
+
+    def entries(self) -> dict[str, Any]:
+        """Return the servers by name."""
+        found = self.data().get(self.section)
+        if isinstance(found, Mapping):
+            return dict(found)
+        return {}
+
+    def changed(
+        self, out: Collection[str], entries: Mapping[str, Mapping[str, Any]]
+    ) -> ClientText:
+        """Return the file without the servers `out`, and with these entries; everything else stays as it is written.
+
+        Raises `ConfigError` if the file is written in a form that cannot be edited so.
+        """
+        wanted = self.data()
+        kept = {name: item for name, item in self.entries().items() if name not in out}
+        wanted[self.section] = kept | {name: dict(one) for name, one in entries.items()}
+        text = self._edited(out, entries)
+        found = ClientText(self.path, self.section, text)
+        if found.data() != wanted and not (not wanted[self.section] and out):
+            raise ConfigError(
+                f"{self.path}: its servers are written in a form that cannot be edited; edit it by hand"
+            )
+        return found
+
+    def _edited(
+        self, out: Collection[str], entries: Mapping[str, Mapping[str, Any]]
+    ) -> str:
+        text = self.text
+        if self.is_toml:
+            text = _without_tables(text, self.section, out)
+            return text + "".join(
+                _table(self.section, name, entry, text)
+                for name, entry in entries.items()
+            )
+        if not text.strip():
+            text = "{}\n"
+        for name in out:
+            text = without_value(text, (self.section, name))
+        for name, entry in entries.items():
+            text = with_value(text, (self.section, name), dict(entry))
+        return text
+
+
+def _without_tables(text: str, section: str, names: Collection[str]) -> str:
+    """Return TOML without the tables `[section.name]` of these names, and those below them."""
+    heads = list(_TABLE.finditer(text))
+    ends = [*(head.start() for head in heads), len(text)][1:]
+    gone = [
+        (head.start(), end)
+        for head, end in zip(heads, ends, strict=True)
+        if _is_of(head[1], section, names)
+    ]
+    for start, end in reversed(gone):
+        text = text[:start] + text[end:]
+    return text
+
+
+def _is_of(head: str, section: str, names: Collection[str]) -> bool:
+    try:
+        table: Any = tomllib.loads(f"[{head}]")
+    except tomllib.TOMLDecodeError:
+        return False
+    found = table.get(section)
+    return isinstance(found, Mapping) and any(name in names for name in found)
+
+
+def _table(section: str, name: str, entry: Mapping[str, Any], before: str) -> str:
+    """Return an entry as TOML; of JSON's values, those of one level have the same form there."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
+    gap = "\n" if before.strip() else ""
+    return f"{gap}[{section}.{json.dumps(name)}]\n" + "\n".join(lines) + "\n"

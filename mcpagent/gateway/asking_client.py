@@ -1,0 +1,321 @@
+"""The clients of a gateway: what each can answer, and requests of servers to the client whose call caused them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from mcpagent.mcp.sdk import ServerMessageMetadata
+
+if TYPE_CHECKING:
+    from mcp.server import ServerRequestContext
+
+    from mcpagent.mcp.sdk import ServerSession
+
+ANSWER_SECONDS = 600.0
+"""Timeout of a client's answer to one question of a server."""
+
+MOST_WAITING = 200
+"""Notifications that wait for a client that does not read; further ones are dropped."""
+FLUSH_SECONDS = 1.0
+
+MOST_PARKED = 100
+"""Calls of one client that wait for answers."""
+
+_ANSWERS: Mapping[str, type[Any]] = {
+    "elicitation/create": types.ElicitResult,
+    "sampling/createMessage": types.CreateMessageResult,
+    "roots/list": types.ListRootsResult,
+}
+_PROGRESS_QUEUE = 100
+
+
+class Client:
+    """A connected client; `key` identifies it. Of the protocol of 2026, a client is all requests with one key."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.name = ""
+        self.is_modern = False
+        self.session: ServerSession | None = None
+        self.capabilities = types.ClientCapabilities()
+        self.level: str | None = None
+        self.added: dict[str, None] = {}
+        self.listed: dict[str, Any] = {}
+        self.subscribed: dict[tuple[str, str], str] = {}
+        self.follows_lists = False
+        self.open = 0
+        self.used_at = 0.0
+        self.parked: dict[str, Parked] = {}
+        self._outbox: set[asyncio.Task[None]] = set()
+        self._in_order = asyncio.Lock()
+
+    def note(self, context: ServerRequestContext[Any, Any]) -> None:
+        """Learn what a request says about its client."""
+        session = context.session
+        self.session = session
+        self.is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if session.client_capabilities is not None:
+            self.capabilities = session.client_capabilities
+        if session.client_params is not None:
+            self.name = session.client_params.client_info.name
+        self.used_at = asyncio.get_running_loop().time()
+
+    def methods(self) -> frozenset[str]:
+        """Return the requests of servers that the client answers."""
+        can = self.capabilities
+        named = {
+            "elicitation/create": can.elicitation,
+            "sampling/createMessage": can.sampling,
+            "roots/list": can.roots,
+        }
+        return frozenset(name for name, value in named.items() if value is not None)
+
+    def sampling(self) -> dict[str, Any]:
+        """Return the client's capability for sampling, as JSON."""
+        if self.capabilities.sampling is None:
+            return {}
+        return self.capabilities.sampling.model_dump(by_alias=True, exclude_none=True)
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification outside of a request, to a client of before 2026; one that is gone does not matter."""
+        if self.session is None or self.is_modern:
+            return
+        message = {"method": method, "params": dict(params or {})}
+        self.send(self.session, message, None)
+
+    def send(
+        self, session: ServerSession, message: Any, related: types.RequestId | None
+    ) -> None:
+        """Send a notification in the background, after the earlier ones; one without a valid form is dropped."""
+        try:
+            notification = types.server_notification_adapter.validate_python(message)
+        except ValueError:
+            return
+        if len(self._outbox) >= MOST_WAITING:
+            return
+        task = asyncio.create_task(self._sent(session, notification, related))
+        self._outbox.add(task)
+        task.add_done_callback(self._outbox.discard)
+
+    async def _sent(
+        self,
+        session: ServerSession,
+        notification: types.ServerNotification,
+        related: types.RequestId | None,
+    ) -> None:
+        async with self._in_order:
+            with contextlib.suppress(Exception):
+                await session.send_notification(notification, related)
+
+    async def flushed(self) -> None:
+        """Wait until the notifications so far are sent, so that a result follows them."""
+        if self._outbox:
+            await asyncio.wait(set(self._outbox), timeout=FLUSH_SECONDS)
+
+
+@dataclass(eq=False)
+class Caller:
+    """One request of a client while it runs.
+
+    `questions` are those of servers to a client of 2026, which answers them with its next request.
+    """
+
+    client: Client
+    session: ServerSession
+    request_id: types.RequestId
+    log_level: str | None = None
+    questions: dict[str, Question] = field(default_factory=dict[str, "Question"])
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    reports: asyncio.Queue[tuple[float, float | None, str]] = field(
+        default_factory=lambda: asyncio.Queue(_PROGRESS_QUEUE)
+    )
+
+    def on_progress(self, progress: float, total: float | None, message: str) -> None:
+        """Pass on a report of progress; a report beyond the queue's size is dropped."""
+        with contextlib.suppress(asyncio.QueueFull):
+            self.reports.put_nowait((progress, total, message))
+
+    async def send_reports(self) -> None:
+        """Send the waiting reports of progress to the client, in order."""
+        while not self.reports.empty():
+            progress, total, message = self.reports.get_nowait()
+            await self.session.report_progress(progress, total, message or None)
+
+    async def keep_sending(self) -> None:
+        """Send reports of progress as they come, until cancelled."""
+        while True:
+            progress, total, message = await self.reports.get()
+            await self.session.report_progress(progress, total, message or None)
+
+    async def ask(self, request: Any) -> Any:
+        """Return the client's answer to a server's request, or its error."""
+        try:
+            if self.client.is_modern:
+                return await self._asked_in_rounds(request)
+            answer = _ANSWERS[request.method]
+            if getattr(request.params, "tools", None):
+                answer = types.CreateMessageResultWithTools
+            related = ServerMessageMetadata(related_request_id=self.request_id)
+            return await self.session.send_request(
+                request, answer, ANSWER_SECONDS, metadata=related
+            )
+        except MCPError as error:
+            return error.error
+        except TimeoutError:
+            text = f"the client did not answer within {ANSWER_SECONDS:g} s"
+        except ValidationError:
+            text = "the client's answer is not valid"
+        return types.ErrorData(code=types.INTERNAL_ERROR, message=text)
+
+    async def _asked_in_rounds(self, request: Any) -> Any:
+        question = Question(request, asyncio.get_running_loop().create_future())
+        self.questions[secrets.token_hex(8)] = question
+        self.asked.set()
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await question.answer
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request of a server, and the client's answer to it."""
+
+    request: Any
+    answer: asyncio.Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A call that waits for its client's answers."""
+
+    caller: Caller
+    work: asyncio.Task[dict[str, Any]]
+
+
+current_caller: ContextVar[Caller | None] = ContextVar("gateway_caller", default=None)
+
+
+class OpenCalls:
+    """The callers with an open request at each server, to find the one that a server's request belongs to."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str, Caller]] = []
+
+    @contextlib.contextmanager
+    def opened(self, caller: Caller, server: str) -> Iterator[None]:
+        """Count a request of the caller at the server."""
+        self._open.append((server, caller))
+        before = current_caller.set(caller)
+        try:
+            yield
+        finally:
+            current_caller.reset(before)
+            self._open.remove((server, caller))
+
+    def callers(self, server: str) -> list[Caller]:
+        """Return the callers with an open request at the server."""
+        return [caller for at, caller in self._open if at == server]
+
+    async def send(self, server: str, request: Any, *, is_in_call: bool) -> Any:
+        """Pass a server's request to the client that it belongs to; an error if that is not certain.
+
+        Only servers of 2026 ask within the call (`is_in_call`); of others, the only call that is open counts.
+        """
+        callers = self.callers(server)
+        if is_in_call:
+            callers = [caller for caller in callers if caller is current_caller.get()]
+        is_one_client = len({caller.client.key for caller in callers}) == 1
+        is_one_call = len(callers) == 1 or not any(
+            caller.client.is_modern for caller in callers
+        )
+        if is_one_client and is_one_call:
+            return await callers[-1].ask(request)
+        text = "no call is open that this belongs to"
+        if callers:
+            text = "several calls are open; it is not certain which one this belongs to"
+        return types.ErrorData(code=types.INVALID_REQUEST, message=text)
+
+
+async def in_rounds(
+    caller: Caller,
+    params: types.InputResponseRequestParams,
+    start: Callable[[Caller], Awaitable[dict[str, Any]]],
+) -> dict[str, Any]:
+    """Run a request; return its result, or the questions that the client answers with its next request.
+
+    Raises `MCPError` for a state that the gateway did not issue to this client.
+    """
+    if params.request_state is None:
+        work = asyncio.ensure_future(_started(start, caller))
+        parked = Parked(caller, work)
+    else:
+        parked = _resumed(caller, params)
+    try:
+        return await _next_round(parked)
+    except asyncio.CancelledError:
+        parked.work.cancel()
+        await asyncio.gather(parked.work, return_exceptions=True)
+        raise
+
+
+async def _started(
+    start: Callable[[Caller], Awaitable[dict[str, Any]]], caller: Caller
+) -> dict[str, Any]:
+    sending = asyncio.create_task(caller.keep_sending())
+    try:
+        return await start(caller)
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        with contextlib.suppress(Exception):
+            await caller.send_reports()
+
+
+def _resumed(caller: Caller, params: types.InputResponseRequestParams) -> Parked:
+    parked = caller.client.parked.pop(str(params.request_state), None)
+    if parked is None:
+        text = "this requestState is not known, or its call has ended"
+        raise MCPError(code=types.INVALID_PARAMS, message=text)
+    parked.caller.session = caller.session
+    parked.caller.asked.clear()
+    for key, response in (params.input_responses or {}).items():
+        question = parked.caller.questions.pop(key, None)
+        if question is not None and not question.answer.done():
+            question.answer.set_result(response)
+    if parked.caller.questions:
+        parked.caller.asked.set()
+    return parked
+
+
+async def _next_round(parked: Parked) -> dict[str, Any]:
+    asked = asyncio.ensure_future(parked.caller.asked.wait())
+    try:
+        await asyncio.wait({asked, parked.work}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asked.cancel()
+    if parked.work.done():
+        return parked.work.result()
+    waiting = parked.caller.client.parked
+    if len(waiting) >= MOST_PARKED:
+        waiting.pop(next(iter(waiting))).work.cancel()
+    state = secrets.token_urlsafe(24)
+    waiting[state] = parked
+    requests = {
+        key: question.request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        for key, question in parked.caller.questions.items()
+    }
+    return {
+        "resultType": "input_required",
+        "inputRequests": requests,
+        "requestState": state,
+    }

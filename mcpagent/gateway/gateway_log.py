@@ -1,0 +1,174 @@
+"""The log of a gateway: one line of JSON for each call, search and client, for `status`, `logs` and metrics."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from mcpagent.utilities.filesystem.bounded_files import read_own
+from mcpagent.utilities.filesystem.file_changes import make_private
+from mcpagent.utilities.text.secrets import without_secrets
+
+MOST_BYTES = 4_000_000
+"""A longer log becomes `calls.old.jsonl`, in place of the previous one."""
+_MOST_SAMPLES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayEvent:
+    """An event of a gateway. A "list" event has the estimated tokens of all definitions and of the listed ones."""
+
+    kind: Literal["call", "search", "list", "start", "end"]
+    client: str = ""
+    tool: str = ""
+    query: str = ""
+    outcome: str = ""
+    seconds: float = 0.0
+    known_tokens: int = 0
+    listed_tokens: int = 0
+    pid: int = field(default_factory=os.getpid)
+    time: float = field(default_factory=time.time)
+
+
+class GatewayLog:
+    """The log file of the user's gateways in `folder`, and this gateway's own counts; None: only the counts."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / "calls.jsonl"
+        self.counts = Counts()
+
+    def add(self, event: GatewayEvent) -> None:
+        """Count an event and append it to the log; a full disk does not stop the gateway."""
+        self.counts.add(event)
+        if self._path is None:
+            return
+        line = without_secrets(json.dumps(asdict(event), ensure_ascii=False))
+        with contextlib.suppress(OSError):
+            make_private(self._path.parent)
+            if self._path.exists() and self._path.stat().st_size > MOST_BYTES:
+                self._path.replace(self._path.with_suffix(".old.jsonl"))
+            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "ab", buffering=0) as file:
+                file.write(f"{line}\n".encode(errors="surrogateescape"))
+
+
+def read_events(folder: Path) -> Iterator[GatewayEvent]:
+    """Yield the events of the user's log, oldest first; unreadable lines are left out."""
+    for name in ("calls.old.jsonl", "calls.jsonl"):
+        try:
+            lines = read_own(folder / name).splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            with contextlib.suppress(ValueError, TypeError):
+                yield GatewayEvent(**json.loads(line))
+
+
+class Counts:
+    """The totals of a gateway's events."""
+
+    def __init__(self, events: Iterable[GatewayEvent] = ()) -> None:
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.seconds: dict[str, deque[float]] = {}
+        self.searches: Counter[str] = Counter()
+        self.failed_searches: Counter[str] = Counter()
+        self.saved: dict[str, int] = {}
+        self.running: set[int] = set()
+        for event in events:
+            self.add(event)
+
+    def add(self, event: GatewayEvent) -> None:
+        """Count one event."""
+        match event.kind:
+            case "call":
+                self.calls[event.tool, event.outcome] += 1
+                samples = self.seconds.setdefault(
+                    event.tool, deque(maxlen=_MOST_SAMPLES)
+                )
+                samples.append(event.seconds)
+            case "search":
+                self.searches[event.client] += 1
+                if event.outcome == "nothing":
+                    self.failed_searches[event.query] += 1
+            case "list":
+                saved = event.known_tokens - event.listed_tokens
+                self.saved[event.client] = self.saved.get(event.client, 0) + saved
+            case "start":
+                self.running.add(event.pid)
+            case "end":
+                self.running.discard(event.pid)
+
+    def slowest(self, most: int = 5) -> list[tuple[str, float, int]]:
+        """Return the tools with the longest median call: name, median seconds, calls."""
+        rows = [
+            (tool, sorted(samples)[len(samples) // 2], len(samples))
+            for tool, samples in self.seconds.items()
+        ]
+        return sorted(rows, key=lambda row: row[1], reverse=True)[:most]
+
+    def document(self) -> dict[str, Any]:
+        """Return the totals as JSON."""
+        calls = [
+            {"tool": tool, "outcome": outcome, "calls": number}
+            for (tool, outcome), number in sorted(self.calls.items())
+        ]
+        slowest = [
+            {"tool": tool, "median_seconds": round(median, 4), "calls": number}
+            for tool, median, number in self.slowest()
+        ]
+        failed = [
+            {"query": query, "searches": number}
+            for query, number in self.failed_searches.most_common(10)
+        ]
+        return {
+            "running": sorted(filter(_is_alive, self.running)),
+            "tokens_saved": self.saved,
+            "calls": calls,
+            "slowest": slowest,
+            "failed_searches": failed,
+        }
+
+    def metrics(self) -> str:
+        """Return the totals in the text format of Prometheus."""
+        lines = [*self._call_metrics()]
+        for name, values in (
+            ("searches", self.searches),
+            ("tokens_saved", self.saved),
+        ):
+            lines.append(f"# TYPE mcpagent_gateway_{name}_total counter")
+            for client, number in sorted(values.items()):
+                label = f'client="{_label(client)}"'
+                lines.append(f"mcpagent_gateway_{name}_total{{{label}}} {number}")
+        return "\n".join(lines) + "\n"
+
+    def _call_metrics(self) -> Iterator[str]:
+        yield "# TYPE mcpagent_gateway_calls_total counter"
+        for (tool, outcome), number in sorted(self.calls.items()):
+            labels = f'tool="{_label(tool)}",outcome="{_label(outcome)}"'
+            yield f"mcpagent_gateway_calls_total{{{labels}}} {number}"
+        yield "# TYPE mcpagent_gateway_call_seconds summary"
+        for tool, samples in sorted(self.seconds.items()):
+            label = f'tool="{_label(tool)}"'
+            yield f"mcpagent_gateway_call_seconds_sum{{{label}}} {sum(samples):.6f}"
+            yield f"mcpagent_gateway_call_seconds_count{{{label}}} {len(samples)}"
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
