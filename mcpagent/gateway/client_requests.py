@@ -216,17 +216,15 @@ class Gateway:
             listed = lists.tools[name]
             return await self._called(upstreams, caller, listed, arguments, meta)
         if mode == "code" and name in (SEARCH_TOOLS, RUN_CODE):
-            return await self._programs_of(client, upstreams).call(
-                caller, name, arguments
-            )
+            programs = self._programs_of(client, upstreams)
+            return await programs.call(caller, name, arguments)
         if mode in ("search", "add") and name == SEARCH_TOOLS:
             return await self._searched(client, lists, upstreams, arguments)
         if mode in ("search", "add") and name in CALLS:
             named = await called_tool(name, arguments, lists)
             if isinstance(named, dict):
                 return named
-            tool, fitting = named
-            return await self._called(upstreams, caller, tool, fitting, meta)
+            return await self._called(upstreams, caller, *named, meta)
         if mode == "add" and name == ADD:
             result = add_tools(client, arguments, lists)
             self._report_lists(client, lists)

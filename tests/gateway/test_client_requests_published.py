@@ -67,7 +67,8 @@ async def is_same_through(server: Published, programs: Path, tmp_path: Path) -> 
         for tool in listed:
             tool.pop("execution", None)  # the gateway waits for tasks itself
         text = CHANGING.sub("N", repr(found).replace(str(folder), "FOLDER"))
-        shown.append((sorted(listed, key=lambda tool: str(tool["name"])), text))
+        tools = repr(sorted(listed, key=lambda tool: str(tool["name"]))).replace(str(folder), "FOLDER")
+        shown.append((tools, text))
     assert shown[0] == shown[1]
 
 
