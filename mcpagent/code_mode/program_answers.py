@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,10 +14,13 @@ from mcpagent.code_mode.prelude import BRIEF, HAS, LAST, SHOWN, STATEMENT
 from mcpagent.code_mode.program_calls import Job
 from mcpagent.code_mode.program_source import (
     LONG_CODE,
+    Program,
     bound_names,
     known_by_name,
+    lines_of,
     submodules_in,
 )
+from mcpagent.code_mode.python_table import LIBRARY_NAME, module_names, offered_modules
 from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
@@ -31,22 +36,11 @@ _LONG_OUTPUT = 20_000
 NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to see)"
 
 
-def refused(
-    job: Job, modules: Modules, problems: Sequence[Problem], before: int
-) -> ToolOutput:
-    """Return the type checker's errors, and the signatures of imported functions that no search had shown."""
+def refused(job: Job, modules: Modules, problems: Sequence[Problem]) -> ToolOutput:
+    """Return the certain problems of a program, and the signatures of imported functions that no search had shown."""
     program = job.program
-    lines = program.lines
     told = ["The program was not run, and made no call:"]
-    for problem in problems[:MAX_PROBLEMS]:
-        line = problem.line - before
-        source = ""
-        if 0 < line <= len(lines):
-            source = lines[line - 1].strip()[:160]
-        told.append(
-            f"line {max(line, 1)}: {problem.rule}: {problem.message[:400]}"
-            + (f"\n    {source}" if source else "")
-        )
+    told += _problem_lines(program, problems)
     if len(problems) > MAX_PROBLEMS:
         told.append(f"and {len(problems) - MAX_PROBLEMS} more")
     names = _not_shown(job, modules)
@@ -72,6 +66,42 @@ def refused(
     keys = tuple(job.session.known[name].definition.key for name in names)
     changes = (ToolsShown(tuple(names), keys),) if names else ()
     return ToolOutput((Text("\n".join(told)),), "invalid_arguments", changes)
+
+
+def _problem_lines(program: Program, problems: Sequence[Problem]) -> list[str]:
+    lines, told = program.lines, list[str]()
+    for problem in problems[:MAX_PROBLEMS]:
+        source = ""
+        if 0 < problem.line <= len(lines):
+            source = lines[problem.line - 1]
+        words = f"line {max(problem.line, 1)}: {problem.rule}: {_words_of(problem, source)[:600]}"
+        told.append(words + (f"\n    {source.strip()[:160]}" if source.strip() else ""))
+    return told
+
+
+def _words_of(problem: Problem, source: str) -> str:
+    """Return the checker's words; of a name or module that programs lack, the ones that they have."""
+    name = source[problem.column - 1 : problem.end_column - 1].strip()
+    if problem.rule == "unresolved-reference" and name in vars(builtins):
+        return f"{name} is not available here. {_INSTEAD.get(name, '')}".strip()
+    if problem.rule == "unresolved-import":
+        module = name.partition(" ")[0]
+        if (
+            module.partition(".")[0] in sys.stdlib_module_names
+            and module not in module_names()
+        ):
+            return f"{module} is not available; modules: {', '.join(offered_modules())}"
+        for known, names in module_names().items():
+            if problem.message.startswith(f"Module `{LIBRARY_NAME}{known}`"):
+                return f"{known} has no {name} here; it has: {', '.join(names)}"
+    return problem.message.replace(LIBRARY_NAME, "")
+
+
+_INSTEAD = {
+    "open": "A program has no files; use a tool that reads or writes them.",
+    "input": "Nobody can answer a program; ask in your reply.",
+    "globals": "Use the variables themselves.",
+}
 
 
 def _has(name: str, *modules: Any) -> bool:
@@ -133,6 +163,11 @@ async def finished(
         if type(begun) is int and 0 <= begun < len(program.tree.body):
             number = begun
         parts.append(await _failure(job, step, number))
+        if job.doubts:
+            parts += [
+                "The type checker had doubted, before the program ran:",
+                *_problem_lines(program, job.doubts),
+            ]
         if step.is_lost:
             ran = ""
         else:
@@ -182,7 +217,8 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
     """
     program = job.program
     lines = program.lines
-    led = [program.line_of(line) for line in failed.lines]
+    numbers = lines_of(program)
+    led = [numbers[line - 1] for line in failed.lines if 0 < line <= len(numbers)]
     statement = None
     if number is not None:
         statement = program.tree.body[number]

@@ -21,6 +21,7 @@ from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_source import Program
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
+from mcpagent.code_mode.type_checks import Problem
 from mcpagent.history.conversation import INNER, CallProgress
 from mcpagent.run.agent_run import AgentRun, nothing_to_keep
 from mcpagent.run.execution import run_inner_call
@@ -88,6 +89,8 @@ class Job:
     """Output from before the program was suspended; it precedes the output of this sandbox."""
     known_before: str = ""
     """Source for the type checker that precedes the program, in addition to earlier programs."""
+    doubts: tuple[Problem, ...] = ()
+    """Problems that the type checker found and that may not come true."""
     at_once: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
@@ -16,12 +17,14 @@ from mcpagent.code_mode.program_source import (
     ProgramError,
     declared_anew,
     fed,
+    library_code,
     parsed,
     submodule_imports,
     with_context,
 )
+from mcpagent.code_mode.rewriting import unsupported
 from mcpagent.code_mode.sandbox import Sandbox, Waiting
-from mcpagent.code_mode.type_checks import Problem
+from mcpagent.code_mode.type_checks import Problem, certain
 from mcpagent.errors import ConfigError
 from mcpagent.run.agent_run import active_run, nothing_to_keep
 from mcpagent.run.middleware.reporting import is_answered_inside
@@ -96,16 +99,18 @@ async def _begun(job: Job) -> ToolOutput:
         job.known_before = submodule_imports(stubs)
     else:
         job.known_before = ""
-    problems, before = await _problems(job, stubs)
+    problems = await _problems(job, stubs)
     if any(problem.rule == "invalid-assignment" for problem in problems):
         job.known_before += await beside_loop(
             lambda: declared_anew(program), is_much=len(program.source) > LONG_CODE
         )
-        problems, before = await _problems(job, stubs)
-    if problems:
-        return refused(job, modules, problems, before)
+        problems = await _problems(job, stubs)
+    sure = [one for one in problems if one.is_certain]
+    if sure:
+        return refused(job, modules, sure)
+    job.doubts = tuple(problems)
     try:
-        await job.sandbox.begin(memory.state)
+        await job.sandbox.begin(memory.state, library_code(program.tree))
     except ValueError:
         memory.state, memory.context, memory.modules = b"", (), ()
         return ToolOutput.of_text(
@@ -133,13 +138,28 @@ async def _begun(job: Job) -> ToolOutput:
     return await finished(job, await driven(job, step))
 
 
-async def _problems(job: Job, stubs: Mapping[str, str]) -> tuple[list[Problem], int]:
-    """Return the type checker's problems of the program, and the number of lines before it in the checked source."""
+async def _problems(job: Job, stubs: Mapping[str, str]) -> list[Problem]:
+    """Return the problems of the program, with its own lines; one that will end it for sure is certain."""
     source, before = with_context(
         [*job.memory.context, job.known_before], job.program.source
     )
-    found = await job.sandbox.check(source, stubs)
-    return [one for one in found if one.line > before or one.line <= 0], before
+    lacking = [
+        Problem(line, "not-supported", text, is_certain=True)
+        for line, text in unsupported(job.program.tree)
+    ]
+    if lacking:
+        return lacking
+
+    async def check(text: str) -> list[Problem]:
+        return await job.sandbox.check(text, stubs)
+
+    found = [one for one in await check(source) if one.line > before or one.line <= 0]
+    if not found:
+        return []
+    sure = await certain(check, source, before, found, stubs)
+    return [
+        replace(one, line=one.line - before, is_certain=one in sure) for one in found
+    ]
 
 
 async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
