@@ -93,10 +93,15 @@ def _mcpagent_made(call, json, repr, len, isinstance, str, iter, list, type):
                 if not is_image(one):
                     raise TypeError("show() takes images, as a tool returns them; print shows text")
                 shown_images.append(one)
-    def images():
-        found = shown_images[:]
+    def images(most, size):
+        found = []
+        for one in shown_images[:most]:
+            size = size - len(one["data"])
+            if size >= 0:
+                found.append([one["image"], one["data"]])
+        count = len(shown_images)
         shown_images.clear()
-        return found
+        return [count, found]
     def bound(value, read, call):
         try:
             return read(value)

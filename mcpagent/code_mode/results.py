@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from mcpagent.code_mode.importable import is_wrapped
+from mcpagent.code_mode.python_table import CALL_ERRORS
 from mcpagent.code_mode.stubs import plain_words
 from mcpagent.history.intake.file_descriptions import file_line
 from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
@@ -19,16 +20,21 @@ _STEP = 500_000
 _MAX_READ, _MAX_KEYS, _MAX_LEVELS = 20_000, 12, 3
 
 _EXCEPTIONS: dict[ToolErrorKind, str] = {
-    "timeout": "TimeoutError",
+    "denied": CALL_ERRORS["PermissionDenied"],
+    "server_down": CALL_ERRORS["ServerUnavailable"],
+    "timeout": CALL_ERRORS["OutcomeUnknown"],
     "invalid_arguments": "ValueError",
     "unknown_tool": "LookupError",
 }
+
+SHOWN_ERRORS = {kind: name for name, kind in CALL_ERRORS.items()}
+"""The names that texts show for the interpreter's classes."""
 
 
 def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
     """Convert an error to the exception that a program gets."""
     return {
-        "exc_type": _EXCEPTIONS.get(kind, "RuntimeError"),
+        "exc_type": _EXCEPTIONS.get(kind, CALL_ERRORS["ToolError"]),
         "message": safe_line(text, MAX_ERROR),
     }
 

@@ -170,6 +170,7 @@ async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
         job.memory.underway = None
         return cut_off(job.run)
     job.memory.lost = ""  # the variables are in it
+    job.troubles = [*underway.troubles]
     job.calls, job.before, job.known_before = (
         underway.calls,
         underway.printed,
