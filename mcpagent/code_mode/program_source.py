@@ -17,7 +17,7 @@ from mcpagent.code_mode.python_table import (
     declared_builtins,
     library,
 )
-from mcpagent.code_mode.rewriting import Edit, Lines, edited, rewrites
+from mcpagent.code_mode.rewriting import Edit, Lines, rewrites, with_edits
 
 Members = Mapping[str, Mapping[str, str]]
 """The members of each module of `tools`, as source code of the sandbox."""
@@ -170,7 +170,7 @@ def parsed(code: str) -> Program:
         ]:
             # Nothing here needs them, and they must come first, where something else is before it runs.
             lines = Lines.of(source)
-            source, _ = edited(
+            source, _ = with_edits(
                 lines,
                 [Edit(lines.start(node), lines.end(node), "pass") for node in futures],
             )
@@ -343,7 +343,7 @@ def _edited(program: Program, functions: Members) -> tuple[str, list[int]]:
             Edit(start, start, f"{LAST} = (", -1),
             Edit(end, lines.line_end(last), "\n)", 1),
         ]
-    return edited(lines, [*edits, *rewrites(program.tree, lines)])
+    return with_edits(lines, [*edits, *rewrites(program.tree, lines)])
 
 
 def library_code(tree: ast.Module) -> str:
@@ -506,7 +506,7 @@ def _for_checker(source: str) -> str:
                 (node.end_lineno or node.lineno) - node.lineno
             )
             edits.append(Edit(lines.start(node), lines.end(node), text))
-    return edited(lines, edits)[0]
+    return with_edits(lines, edits)[0]
 
 
 def _checked_import(node: ast.Import | ast.ImportFrom) -> str:

@@ -199,7 +199,7 @@ def function_words(function: Function, memory: Memory) -> str:
     """Return the stub for the model, with the shape of the last result here if the tool promises none."""
     seen = memory.shapes.get(function.tool.definition.key, "")
     note = ""
-    if seen and function.stub.signature.endswith("-> Any"):
+    if seen and "Any" in function.stub.signature.rpartition("->")[2]:
         note = f"A result seen (not promised): {seen}"
     text = function.stub.shown(note)
     if len(text) <= MAX_STUB:

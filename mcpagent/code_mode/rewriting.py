@@ -67,7 +67,7 @@ class Lines:
         return self.data[self.start(node) : self.end(node)].decode()
 
 
-def edited(lines: Lines, edits: list[Edit]) -> tuple[str, list[int]]:
+def with_edits(lines: Lines, edits: list[Edit]) -> tuple[str, list[int]]:
     """Return the source with these edits, and for each of its lines the line of the program."""
     parts: list[bytes] = []
     numbers, now, done = [1], 1, 0

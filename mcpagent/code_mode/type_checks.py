@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mcpagent.code_mode.rewriting import Edit, Lines, edited
+from mcpagent.code_mode.rewriting import Edit, Lines, with_edits
 
 _MAX_MESSAGE = 2_000
 _MAX_MEMBERS = 16
@@ -344,7 +344,7 @@ async def _reveal(check: Check, checked: _Checked, sites: Sequence[_Site]) -> No
             start, end = checked.lines.start(operand), checked.lines.end(operand)
             edits.append(Edit(start, start, "(reveal_type((", number))
             edits.append(Edit(end, end, f", {number}{extra})))[0]", -number))
-    program, _ = edited(checked.lines, edits)
+    program, _ = with_edits(checked.lines, edits)
     above = "\n".join(checked.source.split("\n")[: checked.before])
     for problem in await check(f"{above}\n{program}"):
         if (

@@ -39,7 +39,7 @@ async def test_what_the_model_is_offered_and_shown() -> None:
     assert [tool.name for tool in model.requests[0].tools] == ["search_tools", "run_code", "add"]
     assert model.requests[0].tools == model.requests[1].tools
     assert re.search(r"^- functions \(.+\), 5 tools$", model.requests[0].system, re.MULTILINE)
-    assert 'async def shout(*, text: str) -> Any:\n    """Shout a text."""' in shown
+    assert 'async def shout(*, text: str) -> str:\n    """Shout a text."""' in shown
     assert "from tools.functions import" in shown
 
 
