@@ -232,7 +232,7 @@ async def spot_names() -> AsyncIterator[str]:
     yield ""
 
 
-RETURNS: list[tuple[Any, str]] = [(find_spots, "FFound"), (first_spot, "FSpot | None"), (spot_names, "Any")]
+RETURNS: list[tuple[Any, str]] = [(find_spots, "FResult"), (first_spot, "FSpot | None"), (spot_names, "Any")]
 
 
 @each_row("function, kind", RETURNS)
