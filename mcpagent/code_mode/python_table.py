@@ -81,14 +81,6 @@ def own_builtins() -> LibraryModule:
 
 
 @cache
-def builtin_names() -> frozenset[str]:
-    """Return the names that every program has."""
-    return frozenset(
-        {*interpreter()["builtins"], *own_builtins().members, *CALL_ERRORS}
-    )
-
-
-@cache
 def module_names() -> Mapping[str, tuple[str, ...]]:
     """Return the public names of all importable modules but `tools`."""
     found = {name: tuple(names) for name, names in interpreter()["modules"].items()}

@@ -14,7 +14,7 @@ import pytest
 
 from mcpagent import CodeMode
 from mcpagent.code_mode.program_source import fed, library_code, parsed
-from mcpagent.code_mode.python_table import builtin_names, interpreter, library, offered_modules
+from mcpagent.code_mode.python_table import declared_builtins, interpreter, library, offered_modules
 from mcpagent.code_mode.rewriting import unsupported
 from mcpagent.code_mode.sandbox import Ended, Sandbox, Waiting
 from tests.code_mode.idioms import IDIOMS
@@ -121,5 +121,5 @@ async def test_the_table_is_that_of_the_installed_interpreter() -> None:
 def test_texts_list_what_the_table_and_the_library_have() -> None:
     assert {"json", "statistics", "re"} <= set(offered_modules())
     assert set(library()) <= set(offered_modules())
-    assert {"map", "getattr", "PermissionDenied", "callable"} <= builtin_names()
+    assert {"map", "getattr", "PermissionDenied", "callable"} <= {*declared_builtins()}
     assert "open" in interpreter()["builtins"]
