@@ -289,7 +289,9 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
     """
     program = job.program
     lines = program.lines
-    numbers = lines_of(program)
+    numbers = await beside_loop(
+        lambda: lines_of(program), is_much=len(program.source) > LONG_CODE
+    )
     led = [numbers[line - 1] for line in failed.lines if 0 < line <= len(numbers)]
     statement = None
     if number is not None:

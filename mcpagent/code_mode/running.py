@@ -110,7 +110,10 @@ async def _begun(job: Job) -> ToolOutput:
         return refused(job, modules, sure)
     job.doubts = tuple(problems)
     try:
-        await job.sandbox.begin(memory.state, library_code(program.tree))
+        library = await beside_loop(
+            lambda: library_code(program.tree), is_much=len(program.source) > LONG_CODE
+        )
+        await job.sandbox.begin(memory.state, library)
     except ValueError:
         memory.state, memory.context, memory.modules = b"", (), ()
         return ToolOutput.of_text(
@@ -140,15 +143,18 @@ async def _begun(job: Job) -> ToolOutput:
 
 async def _problems(job: Job, stubs: Mapping[str, str]) -> list[Problem]:
     """Return the problems of the program, with its own lines; one that will end it for sure is certain."""
-    source, before = with_context(
-        [*job.memory.context, job.known_before], job.program.source
-    )
-    lacking = [
-        Problem(line, "not-supported", text, is_certain=True)
-        for line, text in unsupported(job.program.tree)
-    ]
+    program, memory = job.program, job.memory
+    is_much = memory.is_long(program.source) or len(program.source) > LONG_CODE
+    lacking = await beside_loop(lambda: unsupported(program.tree), is_much=is_much)
     if lacking:
-        return lacking
+        return [
+            Problem(line, "not-supported", text, is_certain=True)
+            for line, text in lacking
+        ]
+    source, before = await beside_loop(
+        lambda: with_context([*memory.context, job.known_before], program.source),
+        is_much=is_much,
+    )
 
     async def check(text: str) -> list[Problem]:
         return await job.sandbox.check(text, stubs)

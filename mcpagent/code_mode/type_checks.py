@@ -8,6 +8,7 @@ it name the types, and `for_members` repeats the operation with each member.
 from __future__ import annotations
 
 import ast
+import asyncio
 import itertools
 import json
 import re
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from mcpagent.code_mode.rewriting import Edit, Lines, with_edits
 
 _MAX_MESSAGE = 2_000
-_MAX_MEMBERS = 16
+_MAX_MEMBERS, _MAX_PROBLEMS = 16, 40
 
 _ANYTHING = frozenset({"Any", "Unknown", "object"})
 _NARROWER = frozenset({("int", "float"), ("LiteralString", "str")})
@@ -227,14 +228,16 @@ async def certain(
     stubs: Mapping[str, str],
 ) -> list[Problem]:
     """Return the problems that end the program for sure if it comes to them. `stubs` are those of each module."""
-    checked = _Checked.of(source, before)
+    checked = await asyncio.to_thread(_Checked.of, source, before)
     classes = {
         name: module
         for module, stub in stubs.items()
         for names in _CLASS.findall(stub)
         for name in names
     }
-    sites = [_site(one, checked) for one in problems if one.line > before]
+    sites = [
+        _site(one, checked) for one in problems[:_MAX_PROBLEMS] if one.line > before
+    ]
     open_sites = [
         one for one in sites if one.problem.rule in _BY_TYPES and one.operands
     ]
