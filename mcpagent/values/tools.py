@@ -124,7 +124,7 @@ class Tool:
     instructs: bool = False
     companions: tuple[str, ...] = ()
     leads_to: tuple[ToolDefinition, ...] = ()
-    returns: object = None
+    returns: Any = None
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """Return the definition that a call with these arguments requests, valid or not, for rules and consent."""
