@@ -1,13 +1,15 @@
-"""Ten tasks of 5 to 30 calls, solved by a program and by calling one by one: requests, tokens, seconds.
+"""Twenty tasks of 1 to 30 calls, solved by a program and by direct calls: requests, tokens, seconds.
 
     python -m benchmarks.code [--sandbox]
 
-The model is scripted in each system, with the same programs: what is measured is what a framework puts around them.
-Tokens are characters / 4 of what a request holds (system prompt, definitions, messages, all of it again at each
-request, as providers count) and of what the model writes. The tools are those of the bundled server, and of three
-services of the example's catalogue where `botocore` is installed; without it eight tasks are left. Seconds are those
-from the question on, with servers that run. One by one is mcpagent's own tool search: a search, what it
-adds, one call a request, since each depends on what was read before. Peers are measured if they are installed:
+Seven tasks need one call, seven need independent calls, six need calls that depend on results of others. The model is
+scripted; each side is at its best and knows only what it was shown. It searches in words. Direct calls use
+`load="search"`, so that found tools can be called in the next request, and independent calls are one request. A program
+cannot know the form of a text before it saw one: code mode first makes one call and prints its result, unless that is
+the answer. Tokens are characters / 4 of what a request holds (system prompt, definitions, messages, all of it again at
+each request, as providers count) and of what the model writes. The tools are those of the bundled server, and of three
+services of the example's catalogue where `botocore` is installed; without it two tasks are left out. Seconds are those
+from the question on, with servers that run. Peers are measured if they are installed:
 `pip install botocore 'fastmcp[code-mode]' 'pydantic-ai-harness[code-mode]'`, each with its own code mode over the same
 servers. `--sandbox` measures instead how long the event loop is held by the hostile programs of the tests.
 """
@@ -68,26 +70,31 @@ async def ours(task: Task, replies: Sequence[Any], **options: Any) -> Measured:
 
 
 async def in_programs(task: Task) -> Measured:
-    """mcpagent's code mode: a search and a program."""
+    """mcpagent's code mode: a search, a look at one result if the program depends on its form, and the program."""
     from mcpagent import ToolCall
 
-    replies = [
-        ToolCall("", "search_tools", {"query": f"select:{','.join(task.functions)}"}),
-        ToolCall("", "run_code", {"code": task.program}),
-    ]
+    replies = [ToolCall("", "search_tools", {"query": task.query})]
+    if task.kind != "one call":
+        name, arguments = task.calls[0]
+        given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        look = f"from tools.{task.server} import {name}\nawait {name}({given})"
+        replies.append(ToolCall("", "run_code", {"code": look}))
+    replies.append(ToolCall("", "run_code", {"code": task.program}))
     return await ours(task, replies, code_mode=True)
 
 
-async def one_by_one(task: Task) -> Measured:
-    """mcpagent's tool search: the calls that the program makes, one a request."""
-    from mcpagent import ToolCall
+async def directly(task: Task) -> Measured:
+    """mcpagent's tool search at its best: found tools are loaded at once, and independent calls are one request."""
+    from mcpagent import ToolCall, ToolSearch
 
-    replies = [
-        ToolCall("", "search_tools", {"query": f"select:{','.join(task.functions)}"}),
-        ToolCall("", "add_tool", {"tool_names": [*task.functions]}),
-        *(ToolCall("", name, arguments) for name, arguments in task.calls),
+    replies: list[Any] = [ToolCall("", "search_tools", {"query": task.query})]
+    replies += [
+        [ToolCall("", name, arguments) for name, arguments in calls]
+        for calls in task.rounds
     ]
-    return await ours(task, replies, with_tool_search_mode=True)
+    return await ours(
+        task, replies, tool_search=ToolSearch(enabled=True, load="search")
+    )
 
 
 async def all_tasks(
@@ -158,7 +165,7 @@ def main() -> None:
         return
     systems: dict[str, Callable[[Task], Awaitable[Measured]]] = {
         "mcpagent, code mode": in_programs,
-        "mcpagent, one by one": one_by_one,
+        "mcpagent, direct calls": directly,
     }
     from benchmarks.code_peers import fastmcp_mode, harness_mode
 
@@ -169,22 +176,28 @@ def main() -> None:
             f"pydantic-ai-harness {importlib.metadata.version('pydantic-ai-harness')}"
         ] = harness_mode
     made = asyncio.run(tasks())
-    print(
-        f"{f'{len(made)} tasks':28}{'right':>6}{'requests':>10}{'tokens in':>11}{'out':>7}{'seconds':>9}"
-    )
-    rows: dict[str, Measured] = {}
-    for name, system in systems.items():
-        found = rows[name] = asyncio.run(all_tasks(system, made))
-        right = (
-            "-" if system is one_by_one else found.right
-        )  # its answer would be the model's own
-        line = f"{right:>6}{found.requests:>10}{found.tokens_in:>11,}{found.tokens_out:>7,}{found.seconds:>9.2f}"
-        print(f"{name:28}{line}")
-    ours_, single = rows["mcpagent, code mode"], rows["mcpagent, one by one"]
-    taken, of = ours_.tokens_in + ours_.tokens_out, single.tokens_in + single.tokens_out
-    print(
-        f"of calling one by one: {taken / of:.0%} of the tokens, {ours_.requests / single.requests:.0%} of the requests"
-    )
+    for kind in ("one call", "independent", "dependent"):
+        chosen = [task for task in made if task.kind == kind]
+        print(
+            f"{f'{len(chosen)} tasks, {kind}':28}{'right':>6}{'requests':>10}{'tokens in':>11}{'out':>7}{'seconds':>9}"
+        )
+        rows = {
+            name: asyncio.run(all_tasks(system, chosen))
+            for name, system in systems.items()
+        }
+        for name, found in rows.items():
+            right = (
+                "-" if systems[name] is directly else found.right
+            )  # its answer would be the model's own
+            line = f"{right:>6}{found.requests:>10}{found.tokens_in:>11,}{found.tokens_out:>7,}{found.seconds:>9.2f}"
+            print(f"{name:28}{line}")
+        programs, direct = rows["mcpagent, code mode"], rows["mcpagent, direct calls"]
+        share = (programs.tokens_in + programs.tokens_out) / (
+            direct.tokens_in + direct.tokens_out
+        )
+        print(
+            f"of direct calls: {share:.0%} of the tokens, {programs.requests / direct.requests:.0%} of the requests"
+        )
 
 
 if __name__ == "__main__":

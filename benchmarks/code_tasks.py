@@ -1,4 +1,4 @@
-"""The tasks of `benchmarks/code.py`: programs of 3 to 30 calls over the bundled server and the example's catalogue."""
+"""The tasks of `benchmarks/code.py`: programs of 1 to 30 calls over the bundled server and the example's catalogue."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,38 @@ def servers() -> dict[str, Any]:
 
 @dataclass
 class Task:
-    """What is asked, and the program that answers it; `answer` and `calls` are there once Python has run it."""
+    """A question, and the program that answers it; `answer` and `calls` are there once Python has run it.
 
+    `query` are the words that a model searches with. `waves`: how many calls it can make at once, one wave after the
+    other, since those of a wave depend on results of the wave before; () for all at once, (0,) for one after the other.
+    """
+
+    query: str
     question: str
     server: str
     body: str
+    waves: tuple[int, ...] = ()
     answer: str = ""
     calls: list[tuple[str, dict[str, Any]]] = field(
         default_factory=list[tuple[str, dict[str, Any]]]
     )
+
+    @property
+    def kind(self) -> str:
+        """One call, independent calls, or calls that depend on results of others."""
+        if len(self.calls) == 1:
+            return "one call"
+        return "dependent" if self.waves else "independent"
+
+    @property
+    def rounds(self) -> list[list[tuple[str, dict[str, Any]]]]:
+        """The calls that a model makes at once, in order."""
+        sizes = self.waves or (len(self.calls),)
+        if sizes == (0,):
+            sizes = (1,) * len(self.calls)
+        assert sum(sizes) == len(self.calls), (self.question, len(self.calls))
+        calls = iter(self.calls)
+        return [list(islice(calls, size)) for size in sizes]
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
@@ -96,8 +120,9 @@ class Task:
         self.answer = value if isinstance(value, str) else repr(value)
 
 
-_BODIES: Sequence[tuple[str, str, str]] = (
+_BODIES: Sequence[tuple[Any, ...]] = (
     (
+        "facts about a country",
         "Which capitals and currencies have France, Japan, Brazil, India and Kenya?",
         "demo",
         "found = []\nfor name in ['France', 'Japan', 'Brazil', 'India', 'Kenya']:\n"
@@ -105,18 +130,22 @@ _BODIES: Sequence[tuple[str, str, str]] = (
         "    found.append(facts['capital'] + ' ' + facts['currency'])\nfound",
     ),
     (
+        "is a number prime",
         "Which numbers from 90 to 115 are prime?",
         "demo",
         "primes = []\nfor n in range(90, 116):\n    text = await is_prime(number=n)\n"
         "    if ' is a prime' in text:\n        primes.append(n)\nprimes",
     ),
     (
+        "is it a leap year",
         "Which are the first three leap years from 2097 on?",
         "demo",
         "years, year = [], 2097\nwhile len(years) < 3:\n    text = await is_leap_year(year=year)\n"
         "    if ' is a leap' in text:\n        years.append(year)\n    year += 1\nyears",
+        (0,),
     ),
     (
+        "convert units",
         "How many miles are runs of 1, 5, 10, 21, 42, 100, 160 and 384 km together?",
         "demo",
         "total = 0.0\nfor km in [1, 5, 10, 21, 42, 100, 160, 384]:\n"
@@ -124,6 +153,7 @@ _BODIES: Sequence[tuple[str, str, str]] = (
         "    total += float(text.split('=')[1].split()[0])\nround(total, 1)",
     ),
     (
+        "distance between capitals",
         "Which two of Paris, Tokyo, Nairobi, Canberra and Ottawa are farthest apart?",
         "demo",
         "cities, best, pair = ['Paris', 'Tokyo', 'Nairobi', 'Canberra', 'Ottawa'], 0, ''\n"
@@ -133,6 +163,7 @@ _BODIES: Sequence[tuple[str, str, str]] = (
         "        if km > best:\n            best, pair = km, one + ' ' + other\n[pair, best]",
     ),
     (
+        "hash a text",
         "Whose checksum begins with a digit?",
         "demo",
         "found = []\nfor name in ['anna', 'ben', 'cleo', 'dora', 'emil', 'fynn', 'gus', 'hana']:\n"
@@ -140,14 +171,17 @@ _BODIES: Sequence[tuple[str, str, str]] = (
         "    if text[0] in '0123456789':\n        found.append(name)\nfound",
     ),
     (
+        "add, search and read notes",
         "Note ten orders, and add up those of apples.",
         "demo",
         "for n in range(10):\n"
         "    await add_note(title='order ' + str(n), text=('apples ' if n % 3 else 'pears ') + str(n * 7))\n"
         "total = 0\nnotes = await search_notes(query='apples')\nfor title in sorted(notes):\n"
         "    text = await read_note(title=title)\n    total += int(text.split()[1])\ntotal",
+        (10, 1, 6),
     ),
     (
+        "roman numeral",
         "Which year from 1980 on has the longest Roman numeral by 2009?",
         "demo",
         "best, year = '', 0\nfor n in range(1980, 2010):\n    text = await to_roman_numeral(number=n)\n"
@@ -155,6 +189,7 @@ _BODIES: Sequence[tuple[str, str, str]] = (
         "        best, year = numeral, n\n[year, best]",
     ),
     (
+        "s3 bucket location versioning encryption",
         "What would be asked of five buckets about their place, versions and keys?",
         "aws",
         "lines = []\nfor bucket in ['logs', 'media', 'backup', 'site', 'raw']:\n"
@@ -164,6 +199,7 @@ _BODIES: Sequence[tuple[str, str, str]] = (
         "    for text in [place, versions, keys]:\n        lines.append(text.splitlines()[2].split('/')[-1])\nlines",
     ),
     (
+        "dynamodb describe table, sqs queue url",
         "How long are the requests about twelve tables, and the queues of every third?",
         "aws",
         "sizes, queues = 0, 0\nfor n in range(12):\n"
@@ -171,6 +207,67 @@ _BODIES: Sequence[tuple[str, str, str]] = (
         "    sizes += int(text.split('Content-Length: ')[1].split()[0])\n    if n % 3 == 0:\n"
         "        asked = await sqs_get_queue_url(QueueName='queue-' + str(n))\n"
         "        queues += asked.count('GetQueueUrl')\n[sizes, queues]",
+    ),
+    (
+        "facts about a country",
+        "What is the capital of France?",
+        "demo",
+        "await country_facts(country='France')",
+    ),
+    ("is a number prime", "Is 97 prime?", "demo", "await is_prime(number=97)"),
+    (
+        "is it a leap year",
+        "Is 2100 a leap year?",
+        "demo",
+        "await is_leap_year(year=2100)",
+    ),
+    (
+        "convert units",
+        "How many miles are 42 km?",
+        "demo",
+        "await convert_units(value=42, from_unit='km', to_unit='mi')",
+    ),
+    (
+        "distance between capitals",
+        "How far is Paris from Tokyo?",
+        "demo",
+        "await distance_between_capitals(first_city='Paris', second_city='Tokyo')",
+    ),
+    (
+        "hash a text",
+        "What is the SHA-256 of anna?",
+        "demo",
+        "await hash_text(text='anna', algorithm='sha256')",
+    ),
+    (
+        "roman numeral",
+        "What is 2009 in Roman numerals?",
+        "demo",
+        "await to_roman_numeral(number=2009)",
+    ),
+    (
+        "is a number prime, roman numeral",
+        "Which is the first prime after 200, in Roman numerals?",
+        "demo",
+        "n = 201\nwhile ' is a prime' not in await is_prime(number=n):\n    n += 1\nawait to_roman_numeral(number=n)",
+        (0,),
+    ),
+    (
+        "facts about a country, distance between capitals",
+        "How far are the capitals of France, Kenya and Japan from Ottawa?",
+        "demo",
+        "found = []\nfor name in ['France', 'Kenya', 'Japan']:\n"
+        "    found.append((await country_facts(country=name))['capital'])\n"
+        "[await distance_between_capitals(first_city=one, second_city='Ottawa') for one in found]",
+        (3, 3),
+    ),
+    (
+        "hash a text",
+        "What is the SHA-256 of anna, hashed four times?",
+        "demo",
+        "text = 'anna'\nfor _ in range(4):\n"
+        "    text = (await hash_text(text=text, algorithm='sha256')).split()[-1]\ntext",
+        (0,),
     ),
 )
 
@@ -180,8 +277,9 @@ async def tasks() -> list[Task]:
     from mcpagent import Agent, ScriptedModel
 
     there = servers()
-    made = [Task(*one) for one in _BODIES if one[1] in there]
+    made = [Task(*one) for one in _BODIES if one[2] in there]
     async with Agent(ScriptedModel([]), mcp_config={"mcpServers": there}) as agent:
+        await agent._runtime.definition.sources.settle(lambda _: None, 0.0)
         listing = agent._runtime.definition.sources.listing(())
         known = {tool.definition.original_name: tool for tool in listing.tools}
         for task in made:

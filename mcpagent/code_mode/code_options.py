@@ -56,7 +56,10 @@ class CodeMode:
 
 
 def search_for_programs(search: ToolSearch | None) -> ToolSearch:
-    """Return the tool search of code mode: local, over all tools that are not pinned, and loading none."""
+    """Return the tool search of code mode: local, over all tools that are not pinned, and loading none.
+
+    A direct call of a known tool runs, since small models write such calls instead of programs.
+    """
     wanted = search or ToolSearch()
     ours = replace(
         wanted,
@@ -64,6 +67,6 @@ def search_for_programs(search: ToolSearch | None) -> ToolSearch:
         execution="local",
         load="add_tool",
         prefetch=0,
-        on_direct_call="refuse",
+        on_direct_call=wanted.on_direct_call or "run",
     )
     return replace(ours, extra_tools=())

@@ -35,9 +35,9 @@ TYPE_WORDS = frozenset(
 """Names that stubs use: no function and no field may have them."""
 
 BUILTINS = TYPE_WORDS | frozenset(
-    "abs all any asyncio bin bytes call chr dir divmod enumerate eval exec filter format getattr globals hash help hex "  # noqa: SIM905
-    "id input isinstance iter json len locals map max min next object open ord pow print range repr reversed round set "
-    "setattr slice sorted sum super tools tuple type vars zip".split()
+    "abs all any ascii asyncio bin bytes call callable chr dir divmod enumerate eval exec filter format getattr "  # noqa: SIM905
+    "globals hasattr hash help hex id input isinstance iter json len locals map max min next object open ord pow "
+    "print range repr reversed round set setattr show slice sorted sum super tools tuple type vars zip".split()
 )
 """Built-in names that a program needs: an imported function gets another name."""
 

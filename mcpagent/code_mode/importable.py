@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast, get_origin
 
 from mcpagent.code_mode.identifiers import Places
 from mcpagent.code_mode.prelude import FUNCTION
@@ -70,7 +70,7 @@ def functions_of(
             stub = stub_of(
                 tool.definition,
                 place.function,
-                _result_schema(tool),
+                result_schema(tool),
                 frozenset(classes),
             )
         classes.update(stub.class_names)
@@ -140,22 +140,43 @@ class _StubKey:
             and self.function == other.function
             and self.tool.definition is other.tool.definition
             and self.tool.output_schema is other.tool.output_schema
+            and self.tool.returns == other.tool.returns
         )
 
 
 @lru_cache(maxsize=4_096)
 def _cached_stub(same: _StubKey) -> Stub:
-    return stub_of(same.tool.definition, same.function, _result_schema(same.tool))
+    return stub_of(same.tool.definition, same.function, result_schema(same.tool))
 
 
-def _result_schema(tool: Tool) -> Mapping[str, Any] | None:
+def result_schema(tool: Tool) -> Mapping[str, Any] | None:
+    """Return the schema of the values that programs get: the server's, or that of a function's return annotation."""
     schema = tool.output_schema
-    if schema is not None and is_wrapped(schema):
-        inner = properties_of(schema).get("result")
-        definitions: dict[str, Any] = {
-            key: schema[key] for key in ("$defs", "definitions") if key in schema
-        }
-        if isinstance(inner, dict):
-            return {**inner, **definitions}
+    if schema is None:
+        return _annotated(tool.returns)
+    if not is_wrapped(schema):
+        return schema
+    inner = properties_of(schema).get("result")
+    definitions: dict[str, Any] = {
+        key: schema[key] for key in ("$defs", "definitions") if key in schema
+    }
+    if isinstance(inner, dict):
+        return {**inner, **definitions}
+    return None
+
+
+def _annotated(returns: object) -> Mapping[str, Any] | None:
+    """Return the JSON Schema of an annotation; None if there is none, or JSON Schema cannot describe it."""
+    if returns is None or returns is Any:
         return None
-    return schema
+    origin = get_origin(returns)
+    if isinstance(origin, type) and issubclass(origin, AsyncIterator | Awaitable):
+        return None
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(cast("type[Any]", returns))
+        return adapter.json_schema(mode="serialization")
+    except (PydanticUserError, NameError, TypeError, ValueError):
+        return None

@@ -35,7 +35,7 @@ MAX_KEPT = 8_000_000
 
 _KEY_BYTES = 32
 
-_FORM = 2
+_FORM = 3
 """Version of the stored state: it is readable only if the sandbox starts with the same prelude (`prelude.py`)."""
 
 _MAX_READ = 20_000
@@ -65,6 +65,8 @@ class Underway:
     printed: str = ""
     known_before: str = ""
     """Additional source for the type checker, as in `Job`."""
+    troubles: tuple[tuple[str, str], ...] = ()
+    """Calls so far without a usable result, as in `Job`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +424,9 @@ class Memory:
                     **underway,
                     "snapshot": base64.b64decode(underway["snapshot"]),
                     "asked": asked,
+                    "troubles": tuple(
+                        (kind, path) for kind, path in underway["troubles"]
+                    ),
                 }
             )
         if ended := found.get("ended"):

@@ -2,51 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import builtins
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from mcpagent.code_mode.importable import Modules, functions_of, known_places
 from mcpagent.code_mode.memory import EndedProgram
-from mcpagent.code_mode.prelude import BRIEF, HAS, LAST, SHOWN, STATEMENT
+from mcpagent.code_mode.prelude import BRIEF, HAS, IMAGES, LAST, NEVER, SHOWN, STATEMENT
 from mcpagent.code_mode.program_calls import Job
 from mcpagent.code_mode.program_source import (
     LONG_CODE,
+    Program,
     bound_names,
     known_by_name,
+    lines_of,
     submodules_in,
 )
+from mcpagent.code_mode.python_table import LIBRARY_NAME, module_names, offered_modules
+from mcpagent.code_mode.results import SHOWN_ERRORS
 from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
 from mcpagent.utilities.python.worker_threads import beside_loop
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.values.approval import PendingCall
-from mcpagent.values.messages import Text, ToolErrorKind, ToolsShown
+from mcpagent.values.messages import Image, Text, ToolErrorKind, ToolsShown
 from mcpagent.values.tools import ToolOutput
 
-MAX_PROBLEMS, MAX_LINES, MAX_BRIEF = 8, 20, 200
+MAX_PROBLEMS, MAX_LINES, MAX_BRIEF, MAX_NAMES = 8, 20, 200, 6
+MAX_IMAGES, MAX_IMAGE_CHARACTERS = 10, 8_000_000
+"""Images that one program may show, and characters of base64 of all."""
+
 _LONG_OUTPUT = 20_000
 
 NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to see)"
 
 
-def refused(
-    job: Job, modules: Modules, problems: Sequence[Problem], before: int
-) -> ToolOutput:
-    """Return the type checker's errors, and the signatures of imported functions that no search had shown."""
+def refused(job: Job, modules: Modules, problems: Sequence[Problem]) -> ToolOutput:
+    """Return the certain problems of a program, and the signatures of imported functions that no search had shown."""
     program = job.program
-    lines = program.lines
     told = ["The program was not run, and made no call:"]
-    for problem in problems[:MAX_PROBLEMS]:
-        line = problem.line - before
-        source = ""
-        if 0 < line <= len(lines):
-            source = lines[line - 1].strip()[:160]
-        told.append(
-            f"line {max(line, 1)}: {problem.rule}: {problem.message[:400]}"
-            + (f"\n    {source}" if source else "")
-        )
+    told += _problem_lines(program, problems)
     if len(problems) > MAX_PROBLEMS:
         told.append(f"and {len(problems) - MAX_PROBLEMS} more")
     names = _not_shown(job, modules)
@@ -72,6 +73,42 @@ def refused(
     keys = tuple(job.session.known[name].definition.key for name in names)
     changes = (ToolsShown(tuple(names), keys),) if names else ()
     return ToolOutput((Text("\n".join(told)),), "invalid_arguments", changes)
+
+
+def _problem_lines(program: Program, problems: Sequence[Problem]) -> list[str]:
+    lines, told = program.lines, list[str]()
+    for problem in problems[:MAX_PROBLEMS]:
+        source = ""
+        if 0 < problem.line <= len(lines):
+            source = lines[problem.line - 1]
+        words = f"line {max(problem.line, 1)}: {problem.rule}: {_words_of(problem, source)[:600]}"
+        told.append(words + (f"\n    {source.strip()[:160]}" if source.strip() else ""))
+    return told
+
+
+def _words_of(problem: Problem, source: str) -> str:
+    """Return the checker's words; of a name or module that programs lack, the ones that they have."""
+    name = source[problem.column - 1 : problem.end_column - 1].strip()
+    if problem.rule == "unresolved-reference" and name in vars(builtins):
+        return f"{name} is not available here. {_INSTEAD.get(name, '')}".strip()
+    if problem.rule == "unresolved-import":
+        module = name.partition(" ")[0]
+        if (
+            module.partition(".")[0] in sys.stdlib_module_names
+            and module not in module_names()
+        ):
+            return f"{module} is not available; modules: {', '.join(offered_modules())}"
+        for known, names in module_names().items():
+            if problem.message.startswith(f"Module `{LIBRARY_NAME}{known}`"):
+                return f"{known} has no {name} here; it has: {', '.join(names)}"
+    return problem.message.replace(LIBRARY_NAME, "")
+
+
+_INSTEAD = {
+    "open": "A program has no files; use a tool that reads or writes them.",
+    "input": "Nobody can answer a program; ask in your reply.",
+    "globals": "Use the variables themselves.",
+}
 
 
 def _has(name: str, *modules: Any) -> bool:
@@ -122,10 +159,6 @@ async def finished(
             parts.append(
                 value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large
             )
-        if step.unawaited:
-            parts.append(
-                f"({step.unawaited} calls were not awaited, so they were not made: write `await`)"
-            )
         ran = program.source
     else:
         begun = await job.sandbox.value_of(STATEMENT)
@@ -133,10 +166,17 @@ async def finished(
         if type(begun) is int and 0 <= begun < len(program.tree.body):
             number = begun
         parts.append(await _failure(job, step, number))
+        if job.doubts:
+            parts += [
+                "The type checker had doubted, before the program ran:",
+                *_problem_lines(program, job.doubts),
+            ]
         if step.is_lost:
             ran = ""
         else:
             ran = await _left_behind(job, number)
+    images, words = await _shown_images(job)
+    parts += [words, *await _trouble_lines(job, step)]
     is_lost = isinstance(step, Failed) and step.is_lost
     if is_lost or not (state := await job.sandbox.dumped()):
         parts.append(
@@ -168,11 +208,78 @@ async def finished(
         with suppress(SessionStoreError):  # the next write ends the run for it
             await job.run.keep()
     return ToolOutput(
-        (Text(text or NOTHING_SHOWN),),
+        (Text(text or NOTHING_SHOWN), *images),
         error,
         tuple(job.changes),
         blocks=tuple(job.blocks),
     )
+
+
+async def _trouble_lines(job: Job, step: Ended | Failed) -> list[str]:
+    """Return the line of calls without a usable result, and that of coroutines that were never awaited."""
+    lines = list[str]()
+    counted = Counter(job.troubles)
+    if counted:
+        kinds = dict.fromkeys(kind for kind, _ in counted)
+        told = [
+            f"{kind}: {_listed({path: counted[kind, path] for one, path in counted if one == kind})}"
+            for kind in kinds
+        ]
+        lines.append(f"(calls without a usable result: {'; '.join(told)})")
+    never = await job.sandbox.value_of(f"{NEVER}()")
+    names = [str(name)[:120] for name in never] if isinstance(never, list) else []
+    if isinstance(step, Ended) and step.unawaited and not names:
+        names = [f"{step.unawaited} calls"]
+    if names:
+        lines.append(
+            f"(never awaited, so not run: {_listed(Counter(names))}; write `await`)"
+        )
+    return lines
+
+
+async def _shown_images(job: Job) -> tuple[list[Image], str]:
+    """Return the images that the program showed, up to a number and size, and a line that counts them."""
+    found = await job.sandbox.value_of(
+        f"{IMAGES}({MAX_IMAGES}, {MAX_IMAGE_CHARACTERS})"
+    )
+    match found:
+        case [int(count), list(shown)] if count:
+            images = [_image(one) for one in shown]
+        case _:
+            return [], ""
+    usable = [one for one in images if one is not None]
+    left = len(shown) - len(usable)
+    words = f"{len(usable)} image{'' if len(usable) == 1 else 's'} shown"
+    if count > len(shown):
+        words += f"; {count - len(shown)} more were left out"
+    if left:
+        words += f"; {left} is no image" if left == 1 else f"; {left} are no images"
+    return usable, f"({words})"
+
+
+def _image(one: Any) -> Image | None:
+    """Return an image of a program; None if its bytes are no image of a known kind."""
+    match one:
+        case [str(kind), str(data)] if re.fullmatch(r"image/[a-z0-9.+-]{1,40}", kind):
+            head = data[:64]
+        case _:
+            return None
+    with suppress(ValueError):
+        begin = base64.b64decode(head, validate=True)
+        if any(begin.startswith(magic) for magic in _IMAGE_BYTES):
+            return Image(kind, data)
+    return None
+
+
+_IMAGE_BYTES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"BM", b"<svg")
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    shown = [
+        f"{name} ({count} times)" if count > 1 else name
+        for name, count in list(counts.items())[:MAX_NAMES]
+    ]
+    return ", ".join([*shown, *(["..."] if len(counts) > MAX_NAMES else [])])
 
 
 async def _failure(job: Job, failed: Failed, number: int | None) -> str:
@@ -182,7 +289,10 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
     """
     program = job.program
     lines = program.lines
-    led = [program.line_of(line) for line in failed.lines]
+    numbers = await beside_loop(
+        lambda: lines_of(program), is_much=len(program.source) > LONG_CODE
+    )
+    led = [numbers[line - 1] for line in failed.lines if 0 < line <= len(numbers)]
     statement = None
     if number is not None:
         statement = program.tree.body[number]
@@ -201,9 +311,8 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
         told[MAX_LINES // 2 : -MAX_LINES // 2] = [
             f"and {len(told) - MAX_LINES:,} lines more"
         ]
-    told.append(
-        f"{failed.kind}: {failed.message[:2_000]}" if failed.message else failed.kind
-    )
+    kind = failed.kind if failed.is_lost else SHOWN_ERRORS.get(failed.kind, failed.kind)
+    told.append(f"{kind}: {failed.message[:2_000]}" if failed.message else kind)
     if led and not failed.is_lost:
         names = (
             await beside_loop(

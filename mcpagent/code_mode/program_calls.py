@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,19 +22,22 @@ from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_source import Program
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
+from mcpagent.code_mode.type_checks import Problem
 from mcpagent.history.conversation import INNER, CallProgress
 from mcpagent.run.agent_run import AgentRun, nothing_to_keep
 from mcpagent.run.execution import run_inner_call
 from mcpagent.run.middleware.journaling import is_written
 from mcpagent.run.middleware.permission_gate import waiting_call
+from mcpagent.run.validation import output_problem
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.utilities.python.worker_threads import beside_loop, is_large
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.values.approval import PendingCall
+from mcpagent.values.approval import CallAnswer, Decision, OnApproval, PendingCall
 from mcpagent.values.messages import (
     BinaryBlock,
     Text,
     ToolCall,
+    ToolErrorKind,
     ToolKey,
     ToolResult,
 )
@@ -50,6 +54,17 @@ _AT_ONCE = 10
 
 _MANY_CHARACTERS = 20_000
 
+MAX_DENIALS = 3
+"""Denied calls of a program after which a person is not asked about its further calls."""
+
+_TROUBLES: Mapping[ToolErrorKind, str] = {
+    "denied": "denied",
+    "timeout": "unknown outcome",
+    "server_down": "server unavailable",
+    "cancelled": "cancelled",
+}
+_BREAKS = "result against its output schema"
+
 MAX_BLOCKS = 64_000_000
 """Characters of base64 of all files that one program gets."""
 
@@ -65,6 +80,38 @@ _CUT_OFF = (
 )
 
 _MAX_SHOWN = 300
+
+
+Trouble: TypeAlias = "tuple[str, str]"
+"""What became of a call ("denied", "failed", "unknown outcome", ...), and its path."""
+
+
+@dataclass(slots=True, eq=False)
+class _Decider:
+    """The policy's `decide`, asked until it has denied some calls of one program."""
+
+    decide: OnApproval
+    denied: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is the same policy: that of a called agent may be, and a person is asked once."""
+        return self.decide == (other.decide if isinstance(other, _Decider) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.decide)
+
+    async def __call__(self, request: PendingCall) -> Decision:
+        if self.denied >= MAX_DENIALS:
+            return request.deny(
+                f"{self.denied} calls of this program were denied before. End it.",
+                asked=False,
+            )
+        answer = self.decide(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer is False or (isinstance(answer, CallAnswer) and not answer.approved):
+            self.denied += 1
+        return answer
 
 
 @dataclass(slots=True)
@@ -88,11 +135,26 @@ class Job:
     """Output from before the program was suspended; it precedes the output of this sandbox."""
     known_before: str = ""
     """Source for the type checker that precedes the program, in addition to earlier programs."""
+    doubts: tuple[Problem, ...] = ()
+    """Problems that the type checker found and that may not come true."""
+    troubles: list[Trouble] = field(default_factory=list[Trouble])
+    """Calls without a usable result, for the line after the program's output."""
+    _decider: _Decider | None = None
     at_once: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE)
     )
     """Each active call holds it."""
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
+
+    def asking_run(self) -> AgentRun:
+        """Return the run for the program's calls: after `MAX_DENIALS`, their questions are declined without asking."""
+        policy = self.run.permissions
+        if policy.decide is None:
+            return self.run
+        if self._decider is None:
+            denied = sum(1 for kind, _ in self.troubles if kind == "denied")
+            self._decider = _Decider(policy.decide, denied)
+        return replace(self.run, permissions=replace(policy, decide=self._decider))
 
     async def make_ready(self) -> None:
         """Write out the part of the memory that is stored next, in a worker thread if it is large."""
@@ -241,6 +303,7 @@ async def _leave_underway(
         calls=calls,
         printed=printed,
         known_before=job.known_before,
+        troubles=tuple(job.troubles),
     )
     part = None
     if job.is_kept:  # in a worker thread: the search for secrets may take long
@@ -273,32 +336,43 @@ async def _made(job: Job, asked: AskedCall) -> _Answer:
         answer = _kept_answer(known, cause)
         if answer is not None:
             job.blocks += known.blocks
+            if known.is_unknown or known.cause != cause:
+                job.troubles.append(("unknown outcome", asked.path))
             return answer
     job.calls += 1
     if job.calls > job.options.calls:
-        return exception_of(
-            f"this program has made {job.options.calls} calls, which is the limit; end it",
-            "denied",
-        )
+        words = f"this program has made {job.options.calls} calls, which is the limit; end it"
+        return _failed(job, asked, words, "denied")
     if function is None:
         gone = "was not shown by a search, or is not there any more"
-        return exception_of(
-            f"{ascii(asked.path[:120])[1:-1]} {gone}: use search_tools", "unknown_tool"
-        )
+        words = f"{ascii(asked.path[:120])[1:-1]} {gone}: use search_tools"
+        return _failed(job, asked, words, "unknown_tool")
     arguments = await beside_loop(
         lambda: _read(function, asked.arguments), is_much=is_much
     )
     if isinstance(arguments, str):
-        return exception_of(arguments, "invalid_arguments")
+        return _failed(job, asked, arguments, "invalid_arguments")
     shown = f"{asked.path}({safe_line(asked.arguments, _MAX_SHOWN)})"
     sent = CallProgress(cause=cause, shown=shown)
-    made = await run_inner_call(
-        ToolCall(call_id, function.tool.name, arguments), function.tool, job.run, sent
-    )
+    call = ToolCall(call_id, function.tool.name, arguments)
+    made = await run_inner_call(call, function.tool, job.asking_run(), sent)
+    _note(job, asked, made.output)
     if made.pending:
         return made.pending[0]
     assert made.output is not None
-    return await _given(job, call_id, function.tool, made.output, sent)
+    return await _given(job, asked, call_id, function.tool, made.output, sent)
+
+
+def _note(job: Job, asked: AskedCall, output: ToolOutput | None) -> None:
+    if output is not None and output.error is not None:
+        job.troubles.append((_TROUBLES.get(output.error, "failed"), asked.path))
+
+
+def _failed(
+    job: Job, asked: AskedCall, text: str, kind: ToolErrorKind
+) -> dict[str, Any]:
+    job.troubles.append((_TROUBLES.get(kind, "failed"), ascii(asked.path[:120])[1:-1]))
+    return exception_of(text, kind)
 
 
 def _cause(asked: AskedCall, key: ToolKey | None) -> str:
@@ -320,11 +394,19 @@ def _key_of(job: Job, asked: AskedCall, function: Function | None) -> ToolKey | 
 
 
 async def _given(
-    job: Job, call_id: str, tool: Tool, output: ToolOutput, sent: CallProgress
+    job: Job,
+    asked: AskedCall,
+    call_id: str,
+    tool: Tool,
+    output: ToolOutput,
+    sent: CallProgress,
 ) -> dict[str, Any]:
     """Return the result of a tool for the program, and journal it for a process that may have to resume the program."""
     job.changes += output.changes
-    text = ""
+    if output.error is None and tool.output_schema is not None:
+        problem = await output_problem(tool.output_schema, output.structured)
+        job.troubles += [(_BREAKS, asked.path)] if problem else []
+    given, text = output, ""
     try:
         is_much = is_large(
             [
@@ -348,6 +430,8 @@ async def _given(
         words = "was called, but one program gets no more than 64 MB that are no text: get fewer files at once"
         output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
     job.blocks += output.blocks
+    if output is not given:
+        _note(job, asked, output)
     if output.error is not None:
         said = "\n".join(part.text for part in output.content if isinstance(part, Text))
         answer = exception_of(said, output.error)
@@ -375,7 +459,7 @@ def _kept_answer(known: CallProgress, cause: str) -> dict[str, Any] | None:
     if known.parts:
         part = known.parts[0]
     if known.cause != cause or known.is_unknown:
-        return exception_of(UNKNOWN_OUTCOME)
+        return exception_of(UNKNOWN_OUTCOME, "timeout")
     if not isinstance(part, ToolResult):
         return None
     if part.error is None:

@@ -9,9 +9,18 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import cache, lru_cache
 
-from mcpagent.code_mode.prelude import LAST, MODULE, STATEMENT
+from mcpagent.code_mode.prelude import CALLS, CAST, LAST, MODULE, STATEMENT
+from mcpagent.code_mode.python_table import (
+    ANNOTATION_MODULES,
+    declared_builtins,
+    library,
+)
+from mcpagent.code_mode.rewriting import Edit, Lines, rewrites, with_edits
+
+Members = Mapping[str, Mapping[str, str]]
+"""The members of each module of `tools`, as source code of the sandbox."""
 
 MAX_CODE = 32_768
 """Characters of a program; parsing that many blocks other threads for some milliseconds."""
@@ -25,10 +34,21 @@ LONG_CODE = 2_000
 TOOLS = "tools"
 
 KEPT = "_mcpagent_kept"
-_CONTEXT = (
-    f"from typing import Any as _mcpagent_any\ndef {KEPT}() -> _mcpagent_any: ...\n"
-)
-"""The beginning of the type checker's context: a placeholder for variables with a known value and unknown type."""
+
+
+@cache
+def _context() -> str:
+    """Return the beginning of the type checker's context: the builtins it does not know, and a placeholder.
+
+    The placeholder is for variables with a known value and unknown type.
+    """
+    names = ", ".join(["show", *declared_builtins()])
+    return (
+        "from typing import Any, Callable, Iterable, Literal, Optional\n"
+        f"from {CALLS} import {names}\n"
+        f"from typing import Any as _mcpagent_any\ndef {KEPT}() -> _mcpagent_any: ...\n"
+    )
+
 
 MAX_KEPT_NAMES = 20_000
 """Characters of variable names of which only the name is known."""
@@ -97,13 +117,6 @@ class Program:
         lines = self.source.encode().split(b"\n")
         return b"\n".join([*lines[: line - 1], lines[line - 1][:column]]).decode()
 
-    def line_of(self, line: int) -> int:
-        """Return the source line of this line of the `fed` text."""
-        begins = (begin for begin, _ in _begins(self.tree.body) if begin is not None)
-        return line - sum(
-            1 for added, begin in enumerate(begins) if begin + added < line
-        )
-
     def names_at(self, line: int) -> tuple[str, ...]:
         """Return the variables that the innermost statement at this line reads, in order, without called names."""
         statement = None
@@ -156,8 +169,10 @@ def parsed(code: str) -> Program:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__"
         ]:
             # Nothing here needs them, and they must come first, where something else is before it runs.
-            source = _replaced(
-                source, [(*_span(node, _offsets(source)), "pass") for node in futures]
+            lines = Lines.of(source)
+            source, _ = with_edits(
+                lines,
+                [Edit(lines.start(node), lines.end(node), "pass") for node in futures],
             )
             tree = ast.parse(source)
         return Program(
@@ -283,64 +298,79 @@ def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
         end = node.end_lineno or node.lineno
 
 
-def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the source for the sandbox, with an extra line before each statement (`Program.line_of`).
+def fed(program: Program, functions: Members) -> str:
+    """Return the source for the sandbox: each line of it belongs to a line of the program (`lines_of`).
 
-    Values of the sandbox replace imports from `tools` (`functions`: the members of each module, as sources). The
-    program stores the value of its last expression, and at any time the number of the running statement. Raises
-    `ProgramError`.
+    Values of the sandbox replace imports from `tools` (`functions`: the members of each module, as sources) and from
+    the library, and further code what the interpreter lacks (`rewriting.py`). The program stores the value of its last
+    expression, and at any time the number of the running statement. Raises `ProgramError`.
     """
-    edits: list[tuple[int, int, str]] = []
-    offsets = _offsets(program.source)
-    room = MAX_IMPORTS
+    return _edited(program, functions)[0]
+
+
+def lines_of(program: Program) -> list[int]:
+    """Return for each line of the `fed` source the line of the program."""
+    return _edited(program, {})[1]
+
+
+def _edited(program: Program, functions: Members) -> tuple[str, list[int]]:
+    lines, edits = Lines.of(program.source), list[Edit]()
     for number, (begins, node) in enumerate(_begins(program.tree.body)):
         if begins:
-            place = offsets[begins - 1]
+            place = lines.offsets[begins - 1]
         else:
-            place = offsets[node.lineno - 1] + node.col_offset
+            place = lines.start(node)
         edits.append(
-            (place, place, f"{STATEMENT} = {number}" + ("\n" if begins else "; "))
+            Edit(
+                place, place, f"{STATEMENT} = {number}" + ("\n" if begins else "; "), -2
+            )
         )
+    room = MAX_IMPORTS
     for part in ast.walk(program.tree):
-        if isinstance(part, ast.Import | ast.ImportFrom) and any(
-            True for _ in _imported(part)
-        ):
-            edits.append((*_span(part, offsets), _assignments(part, functions)))
-            room -= len(edits[-1][2])
+        if isinstance(part, ast.Import | ast.ImportFrom) and _is_replaced(part):
+            text = _assignments(part, functions)
+            edits.append(Edit(lines.start(part), lines.end(part), text))
+            room -= len(text)
             if room < 0:
                 raise ProgramError(
                     "it imports whole modules too many times: import each once, or functions by name"
                 )
-    last = None
-    if program.tree.body:
+    if program.has_value:
         last = program.tree.body[-1]
-    if isinstance(last, ast.Expr):
-        text = ast.get_source_segment(program.source, last) or "None"
         # After the last expression, only `;` or a comment can follow.
-        end = offsets[last.end_lineno or last.lineno] - 1
-        edits.append(
-            (offsets[last.lineno - 1] + last.col_offset, end, f"{LAST} = ({text}\n)")
-        )
-    return _replaced(program.source, edits)
+        start, end = lines.start(last), lines.end(last)
+        edits += [
+            Edit(start, start, f"{LAST} = (", -1),
+            Edit(end, lines.line_end(last), "\n)", 1),
+        ]
+    return with_edits(lines, [*edits, *rewrites(program.tree, lines)])
 
 
-def _offsets(source: str) -> list[int]:
-    """Return the byte offset of each line in the source; the last item is the offset after the last line."""
-    return [0, *accumulate(len(line) + 1 for line in source.encode().split(b"\n"))]
+def library_code(tree: ast.Module) -> str:
+    """Return the code of the library modules that a program imports."""
+    names = dict.fromkeys(
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in _library_names(node)
+    )
+    return "".join(library()[name].code for name in names)
 
 
-def _span(node: ast.stmt, offsets: list[int]) -> tuple[int, int]:
-    end = offsets[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-    return offsets[node.lineno - 1] + node.col_offset, end
+def _library_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        names = [
+            node.module or "",
+            *(f"{node.module}.{alias.name}" for alias in node.names),
+        ]
+    return [name for name in names if name in library()]
 
 
-def _replaced(source: str, edits: list[tuple[int, int, str]]) -> str:
-    """Return the source with these byte ranges replaced."""
-    data, parts, done = source.encode(), list[bytes](), 0
-    for start, end, text in sorted(edits):
-        parts += [data[done:start], text.encode()]
-        done = end
-    return b"".join([*parts, data[done:]]).decode()
+def _is_replaced(node: ast.Import | ast.ImportFrom) -> bool:
+    is_typing = isinstance(node, ast.ImportFrom) and node.module in ANNOTATION_MODULES
+    return is_typing or bool(_library_names(node)) or any(True for _ in _imported(node))
 
 
 def _imported(node: ast.AST) -> Iterator[ImportedName]:
@@ -357,22 +387,19 @@ def _imported(node: ast.AST) -> Iterator[ImportedName]:
             yield from (ImportedName(module, alias.name) for alias in node.names)
 
 
-def _assignments(
-    node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapping[str, str]]
-) -> str:
+def _assignments(node: ast.Import | ast.ImportFrom, functions: Members) -> str:
     """Return assignments that bind the imported names to values of the sandbox, on as many lines as the import."""
     others: list[str] = []
     bound: dict[str, str] = {}
     for alias in node.names:
         path = alias.name.removeprefix(TOOLS).removeprefix(".")
         if isinstance(node, ast.ImportFrom):
-            module = (node.module or "").removeprefix(TOOLS).removeprefix(".")
-            members = functions.get(module, {})
-            if module:
-                value = members.get(alias.name, "None")
-            else:
-                value = _module(functions.get(alias.name, {}))
-            bound[alias.asname or alias.name] = value
+            bound[alias.asname or alias.name] = _member(
+                node.module or "", alias.name, functions
+            )
+        elif alias.name in library():
+            name, value = _library_import(alias)
+            bound[name] = value
         elif alias.name != TOOLS and not alias.name.startswith(f"{TOOLS}."):
             others.append(
                 f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
@@ -390,6 +417,28 @@ def _assignments(
         for place, (name, value) in enumerate(bound.items())
     ]
     return "; ".join([*others, *assignments])
+
+
+def _member(module: str, name: str, functions: Members) -> str:
+    """Return the sandbox's expression for a name that is imported from a module."""
+    if module == TOOLS:
+        return _module(functions.get(name, {}))
+    if module.startswith(f"{TOOLS}."):
+        return functions.get(module.removeprefix(f"{TOOLS}."), {}).get(name, "None")
+    if f"{module}.{name}" in library():
+        return f"{MODULE}({library()[f'{module}.{name}'].variable})"
+    if module in library():
+        return f"{library()[module].variable}[{name!r}]"
+    return {"cast": CAST, "TypedDict": "dict"}.get(name, "None")
+
+
+def _library_import(alias: ast.alias) -> tuple[str, str]:
+    """Return the name that `import a.b` binds, and its value: a module, or a package with the module in it."""
+    value = f"{MODULE}({library()[alias.name].variable})"
+    package, *inner = alias.name.split(".")
+    if alias.asname or not inner:
+        return alias.asname or package, value
+    return package, _module({inner[-1]: value})
 
 
 def _module(members: Mapping[str, str]) -> str:
@@ -437,7 +486,42 @@ def declared_anew(program: Program) -> str:
 
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:
     """Return the source for the type checker, earlier code and then the program, and the number of lines before it."""
-    before = _CONTEXT + "".join(
-        part if part.endswith("\n") else f"{part}\n" for part in context
+    before = _context() + "".join(
+        _for_checker(part if part.endswith("\n") else f"{part}\n") for part in context
     )
-    return before + source, before.count("\n")
+    return before + _for_checker(source), before.count("\n")
+
+
+@lru_cache(maxsize=256)
+def _for_checker(source: str) -> str:
+    """Return the source with the library's modules under names that the checker has no other stubs for."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return source
+    lines, edits = Lines.of(source), list[Edit]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) and _library_names(node):
+            text = _checked_import(node) + "\n" * (
+                (node.end_lineno or node.lineno) - node.lineno
+            )
+            edits.append(Edit(lines.start(node), lines.end(node), text))
+    return with_edits(lines, edits)[0]
+
+
+def _checked_import(node: ast.Import | ast.ImportFrom) -> str:
+    parts: list[str] = []
+    for alias in node.names:
+        name = node.module if isinstance(node, ast.ImportFrom) else None
+        shown = f"{alias.name} as {alias.asname}" if alias.asname else alias.name
+        if name is not None and name in library():
+            parts.append(f"from {library()[name].checked} import {shown}")
+        elif name is not None:
+            parts.append(f"from {name} import {shown}")
+        elif alias.name in library() and (alias.asname or "." not in alias.name):
+            parts.append(
+                f"import {library()[alias.name].checked} as {alias.asname or alias.name}"
+            )
+        else:
+            parts.append(f"import {shown}")
+    return "; ".join(parts)

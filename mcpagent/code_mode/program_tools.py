@@ -17,6 +17,7 @@ from mcpagent.code_mode.importable import (
     known_places,
 )
 from mcpagent.code_mode.memory import Memory
+from mcpagent.code_mode.python_table import offered_modules
 from mcpagent.code_mode.running import run_code
 from mcpagent.prompt.builder import category_lines, connecting_line, program_words
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
@@ -52,7 +53,7 @@ def program_tools(
     )
     code = {"type": "string", "description": "The Python program"}
     schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
-    run = ToolDefinition(RUN_CODE, program_words("run"), schema)
+    run = ToolDefinition(RUN_CODE, program_words("run", offered_modules()), schema)
     return (
         Tool(
             search,
@@ -199,7 +200,7 @@ def function_words(function: Function, memory: Memory) -> str:
     """Return the stub for the model, with the shape of the last result here if the tool promises none."""
     seen = memory.shapes.get(function.tool.definition.key, "")
     note = ""
-    if seen and function.stub.signature.endswith("-> Any"):
+    if seen and "Any" in function.stub.signature.rpartition("->")[2]:
         note = f"A result seen (not promised): {seen}"
     text = function.stub.shown(note)
     if len(text) <= MAX_STUB:

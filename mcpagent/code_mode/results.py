@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from mcpagent.code_mode.importable import is_wrapped
+from mcpagent.code_mode.importable import is_wrapped, result_schema
+from mcpagent.code_mode.python_table import CALL_ERRORS
 from mcpagent.code_mode.stubs import plain_words
 from mcpagent.history.intake.file_descriptions import file_line
 from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
@@ -16,19 +19,25 @@ from mcpagent.values.tools import Tool, ToolOutput
 MAX_ERROR = 2_000
 MAX_SHAPE = 240
 _STEP = 500_000
-_MAX_READ, _MAX_KEYS, _MAX_LEVELS = 20_000, 12, 3
+_MAX_READ, _MAX_KEYS, _MAX_LEVELS, _MAX_ROWS = 20_000, 12, 3, 20
+_KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "None"}
 
 _EXCEPTIONS: dict[ToolErrorKind, str] = {
-    "timeout": "TimeoutError",
+    "denied": CALL_ERRORS["PermissionDenied"],
+    "server_down": CALL_ERRORS["ServerUnavailable"],
+    "timeout": CALL_ERRORS["OutcomeUnknown"],
     "invalid_arguments": "ValueError",
     "unknown_tool": "LookupError",
 }
+
+SHOWN_ERRORS = {kind: name for name, kind in CALL_ERRORS.items()}
+"""The names that texts show for the interpreter's classes."""
 
 
 def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
     """Convert an error to the exception that a program gets."""
     return {
-        "exc_type": _EXCEPTIONS.get(kind, "RuntimeError"),
+        "exc_type": _EXCEPTIONS.get(kind, CALL_ERRORS["ToolError"]),
         "message": safe_line(text, MAX_ERROR),
     }
 
@@ -61,6 +70,9 @@ def _written(tool: Tool, output: ToolOutput) -> str:
         return "j" + json_in_steps(data)
     if all(isinstance(part, Text) for part in output.content):
         texts = [part.text for part in output.content if isinstance(part, Text)]
+        schema = result_schema(tool)
+        if texts and schema is not None and schema.get("type") == "string":
+            return "j" + json_in_steps("\n".join(texts))
         if texts:
             return "t" + "\n".join(texts)
         return "jnull"
@@ -86,31 +98,48 @@ def shape_of(text: str) -> str:
         return ""
     if is_large(value) or not isinstance(value, dict | list):
         return ""
-    shape = plain_words(_shape(value, 0))
+    shape = plain_words(_shape([value], 0))
     if len(shape) <= MAX_SHAPE:
         return shape
     return f"{shape[:MAX_SHAPE]}..."
 
 
-def _shape(value: Any, level: int) -> str:
-    match value:
-        case dict():
-            if level >= _MAX_LEVELS:
-                return "dict"
-            shown = [
-                f"{str(key)[:40]!a}: {_shape(value[key], level + 1)}"
-                for key in list(value)[:_MAX_KEYS]
-            ]
-            return (
-                "{"
-                + ", ".join([*shown, *(["..."] if len(value) > _MAX_KEYS else [])])
-                + "}"
-            )
-        case list():
-            if value and level < _MAX_LEVELS:
-                return f"list[{_shape(value[0], level + 1)}]"
-            return "list"
-        case None:
-            return "None"
-        case _:
-            return type(value).__name__
+def _shape(samples: Sequence[Any], level: int) -> str:
+    """Return the common type of some values: fields by name, and mappings without their keys, which are data."""
+    objects = [one for one in samples if isinstance(one, dict)]
+    lists = [one for one in samples if isinstance(one, list)]
+    kinds = [_KINDS.get(type(one), "") for one in samples]
+    if objects:
+        kinds.append(_object_shape(objects, level))
+    if lists:
+        items = [item for one in lists for item in one[:_MAX_ROWS]][:_MAX_ROWS]
+        inner = f"[{_shape(items, level + 1)}]" if items and level < _MAX_LEVELS else ""
+        kinds.append(f"list{inner}")
+    return " | ".join(
+        sorted(
+            {kind for kind in kinds if kind}, key=lambda kind: (kind == "None", kind)
+        )
+    )
+
+
+def _object_shape(objects: Sequence[dict[str, Any]], level: int) -> str:
+    if level >= _MAX_LEVELS:
+        return "dict"
+    counts = Counter(key for one in objects for key in one)
+    least = 2 if len(objects) > 1 else 1
+    fields = [
+        key
+        for key, count in counts.items()
+        if count >= least and key.isidentifier() and len(key) <= 40
+    ]
+    values = [value for one in objects for value in one.values()]
+    is_mapping = len(objects) == 1 and len({type(value) for value in values}) < 2
+    if not fields or is_mapping:
+        inner = _shape(values[:_MAX_ROWS], level + 1)
+        return f"dict[str, {inner}]" if inner else "dict"
+    shown = [
+        f"{key!a}: {_shape([one[key] for one in objects if key in one], level + 1)}"
+        for key in fields[:_MAX_KEYS]
+    ]
+    more = ["..."] if len(counts) > len(shown) else []
+    return "{" + ", ".join([*shown, *more]) + "}"

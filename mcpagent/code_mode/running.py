@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
@@ -16,12 +17,14 @@ from mcpagent.code_mode.program_source import (
     ProgramError,
     declared_anew,
     fed,
+    library_code,
     parsed,
     submodule_imports,
     with_context,
 )
+from mcpagent.code_mode.rewriting import unsupported
 from mcpagent.code_mode.sandbox import Sandbox, Waiting
-from mcpagent.code_mode.type_checks import Problem
+from mcpagent.code_mode.type_checks import Problem, certain
 from mcpagent.errors import ConfigError
 from mcpagent.run.agent_run import active_run, nothing_to_keep
 from mcpagent.run.middleware.reporting import is_answered_inside
@@ -96,16 +99,21 @@ async def _begun(job: Job) -> ToolOutput:
         job.known_before = submodule_imports(stubs)
     else:
         job.known_before = ""
-    problems, before = await _problems(job, stubs)
+    problems = await _problems(job, stubs)
     if any(problem.rule == "invalid-assignment" for problem in problems):
         job.known_before += await beside_loop(
             lambda: declared_anew(program), is_much=len(program.source) > LONG_CODE
         )
-        problems, before = await _problems(job, stubs)
-    if problems:
-        return refused(job, modules, problems, before)
+        problems = await _problems(job, stubs)
+    sure = [one for one in problems if one.is_certain]
+    if sure:
+        return refused(job, modules, sure)
+    job.doubts = tuple(problems)
     try:
-        await job.sandbox.begin(memory.state)
+        library = await beside_loop(
+            lambda: library_code(program.tree), is_much=len(program.source) > LONG_CODE
+        )
+        await job.sandbox.begin(memory.state, library)
     except ValueError:
         memory.state, memory.context, memory.modules = b"", (), ()
         return ToolOutput.of_text(
@@ -133,13 +141,31 @@ async def _begun(job: Job) -> ToolOutput:
     return await finished(job, await driven(job, step))
 
 
-async def _problems(job: Job, stubs: Mapping[str, str]) -> tuple[list[Problem], int]:
-    """Return the type checker's problems of the program, and the number of lines before it in the checked source."""
-    source, before = with_context(
-        [*job.memory.context, job.known_before], job.program.source
+async def _problems(job: Job, stubs: Mapping[str, str]) -> list[Problem]:
+    """Return the problems of the program, with its own lines; one that will end it for sure is certain."""
+    program, memory = job.program, job.memory
+    is_much = memory.is_long(program.source) or len(program.source) > LONG_CODE
+    lacking = await beside_loop(lambda: unsupported(program.tree), is_much=is_much)
+    if lacking:
+        return [
+            Problem(line, "not-supported", text, is_certain=True)
+            for line, text in lacking
+        ]
+    source, before = await beside_loop(
+        lambda: with_context([*memory.context, job.known_before], program.source),
+        is_much=is_much,
     )
-    found = await job.sandbox.check(source, stubs)
-    return [one for one in found if one.line > before or one.line <= 0], before
+
+    async def check(text: str) -> list[Problem]:
+        return await job.sandbox.check(text, stubs)
+
+    found = [one for one in await check(source) if one.line > before or one.line <= 0]
+    if not found:
+        return []
+    sure = await certain(check, source, before, found, stubs)
+    return [
+        replace(one, line=one.line - before, is_certain=one in sure) for one in found
+    ]
 
 
 async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
@@ -150,6 +176,7 @@ async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
         job.memory.underway = None
         return cut_off(job.run)
     job.memory.lost = ""  # the variables are in it
+    job.troubles = [*underway.troubles]
     job.calls, job.before, job.known_before = (
         underway.calls,
         underway.printed,

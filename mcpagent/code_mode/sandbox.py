@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.prelude import CALLS, PRELUDE
+from mcpagent.code_mode.prelude import CALLS, prelude
 from mcpagent.code_mode.program_source import TOOLS
+from mcpagent.code_mode.python_table import builtins_stub, library
 from mcpagent.code_mode.type_checks import Problem, reported
 from mcpagent.errors import ConfigError
 from mcpagent.run.validation import MAX_ARGUMENT_CHARACTERS
@@ -173,9 +174,14 @@ class Sandbox:
             for module, stub in stubs.items()
         }
         stop = monty.ExternalModule(
-            {"begin": never}, stubs="def begin() -> None: ...\n"
+            {"begin": never},
+            stubs=f"{builtins_stub()}def show(*images: Any) -> None: ...\n",
         )
-        given = {TOOLS: monty.ExternalModule(modules, stubs=""), CALLS: stop}
+        given = {
+            TOOLS: monty.ExternalModule(modules, stubs=""),
+            CALLS: stop,
+            **_library_stubs(),
+        }
         with ExitStack() as exits:
             session = self._checkout(
                 exits, given, type_check=True, type_check_format="json"
@@ -189,22 +195,23 @@ class Sandbox:
                 ):
                     snapshot = snapshot.resume_auto()
             except monty.MontyTypingError as error:
-                return reported(error.display(), stubs.values())
-            except monty.MontyRuntimeError as error:
-                return [
-                    Problem(_line_of(error), "not-supported", error.display("type-msg"))
-                ]
+                return reported(error.display())
+            except monty.MontyRuntimeError:
+                return []  # of a statement that is rewritten before it runs
             except monty.MontyError as error:
                 return [Problem(0, "not-supported", str(error))]
         return []
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    async def begin(self, state: bytes = b"") -> None:
-        """Load the variables of earlier programs (`dumped`), if any. Raises `ValueError` if they are unreadable."""
-        await self._do(lambda: self._begin(state))
+    async def begin(self, state: bytes = b"", library: str = "") -> None:
+        """Load the variables of earlier programs (`dumped`), if any, and run the code of library modules.
 
-    def _begin(self, state: bytes) -> None:
+        Raises `ValueError` if the variables are unreadable.
+        """
+        await self._do(lambda: self._begin(state, library))
+
+    def _begin(self, state: bytes, library: str) -> None:
         import pydantic_monty as monty
 
         self._open()
@@ -215,7 +222,9 @@ class Sandbox:
             except monty.MontyError as error:
                 raise ValueError(str(error)) from None
         else:
-            self._advanced(self._session.feed_start(PRELUDE))
+            self._advanced(self._session.feed_start(prelude()))
+        if library:
+            self._advanced(self._session.feed_start(library))
 
     def _open(self) -> None:
         import pydantic_monty as monty
@@ -459,8 +468,16 @@ class Sandbox:
         return snapshot.resume({"future": ...})
 
 
-def _line_of(error: Any) -> int:
-    frames = error.traceback()
-    if frames:
-        return int(frames[-1].line) - 1
-    return 0
+def _library_stubs() -> dict[str, Any]:
+    """Return the modules of the library for the type checker; one in a package has its own name there too."""
+    import pydantic_monty as monty
+
+    made: dict[str, Any] = {}
+    for name, module in library().items():
+        one = monty.ExternalModule({}, stubs=module.stub)
+        for path in (name, module.checked):
+            package, _, inner = path.partition(".")
+            made[package] = (
+                monty.ExternalModule({inner: one}, stubs="") if inner else one
+            )
+    return made

@@ -89,7 +89,7 @@ def stub_of(
     taken: frozenset[str] = frozenset(),
 ) -> Stub:
     """Return the stub of a tool under this valid name; none of its classes has a `taken` name."""
-    parameters = definition.parameters
+    parameters = _merged(definition.parameters)
     properties = properties_of(parameters)
     required = set(required_of(parameters))
     undescribed = sorted(required - properties.keys())
@@ -142,6 +142,48 @@ def stub_of(
     )
 
 
+def _merged(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of all arguments, with those that only a branch of a top-level union or `allOf` describes.
+
+    An argument is required if the schema, a part of `allOf`, or every branch of a union requires it.
+    """
+    branches = {
+        key: [one for one in _listed(parameters, key) if properties_of(one)]
+        for key in _BRANCHES
+    }
+    if not any(branches.values()):
+        return parameters
+    properties: dict[str, list[Any]] = {
+        name: [schema] for name, schema in properties_of(parameters).items()
+    }
+    required = set(required_of(parameters))
+    own = frozenset(properties)
+    for key, parts in branches.items():
+        for part in parts:
+            for name, schema in properties_of(part).items():
+                if name not in own:
+                    properties.setdefault(name, []).append(schema)
+        needed = [set(required_of(part)) for part in _listed(parameters, key)]
+        if needed and key == "allOf":
+            required |= set().union(*needed)
+        elif needed:
+            required |= set.intersection(*needed)
+    kinds = {
+        name: found[0] if len(found) == 1 else {"anyOf": found}
+        for name, found in properties.items()
+    }
+    return {**parameters, "properties": kinds, "required": sorted(required)}
+
+
+def _listed(schema: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = schema.get(key)
+    return (
+        [one for one in found if isinstance(one, dict)]
+        if isinstance(found, list)
+        else []
+    )
+
+
 def _result_type(types: _Types, output_schema: Mapping[str, Any] | None) -> str:
     if not output_schema:
         return "Any"
@@ -186,6 +228,16 @@ class _Types:
 
     def of(self, schema: Any, hint: str, depth: int = 0) -> str:
         """Return the type of valid values, or a wider one if Python cannot express it."""
+        kind = self._of(schema, hint, depth)
+        if (
+            isinstance(schema, dict)
+            and schema.get("nullable") is True
+            and not _takes_none(kind)
+        ):
+            return f"{kind} | None"  # of OpenAPI 3.0
+        return kind
+
+    def _of(self, schema: Any, hint: str, depth: int) -> str:
         if (
             not isinstance(schema, dict)
             or depth > _MAX_DEPTH
@@ -248,15 +300,22 @@ class _Types:
             case "object":
                 return self._object(schema, hint, depth)
             case "array":
-                items = schema.get("items")
-                inner = "Any"
-                if isinstance(items, dict) and "prefixItems" not in schema:
-                    inner = self.of(items, hint, depth + 1)
-                return f"list[{inner}]"
+                return f"list[{self._items(schema, hint, depth + 1)}]"
             case str():
                 return _SCALARS.get(kind, "Any")
             case _:
                 return "Any"
+
+    def _items(self, schema: Mapping[str, Any], hint: str, depth: int) -> str:
+        """Return the type of an array's items; those of a tuple are a union, since JSON has lists alone."""
+        items, first = schema.get("items"), schema.get("prefixItems")
+        if not isinstance(first, list):
+            return self.of(items, hint, depth) if isinstance(items, dict) else "Any"
+        if items is not False and schema.get("maxItems") != len(first):
+            return "Any"
+        return self._union(
+            [self.of(one, hint, depth) for one in first[: _MAX_BRANCHES + 1]]
+        )
 
     def _union(self, kinds: list[str]) -> str:
         kinds = list(dict.fromkeys(kinds))
@@ -420,6 +479,8 @@ def _kinds_of(values: list[Any]) -> str:
 
 
 def _takes_none(kind: str) -> bool:
+    if kind.endswith(" | None"):
+        return True
     if kind.startswith("Literal["):
         return (
             kind == "Literal[None]"
@@ -427,7 +488,7 @@ def _takes_none(kind: str) -> bool:
             or "[None, " in kind
             or ", None, " in kind
         )
-    return kind in ("Any", "None") or kind.endswith(" | None")
+    return kind in ("Any", "None")
 
 
 def _default(schema: Any, kind: str) -> str:

@@ -139,9 +139,9 @@ def programs_section(category_lines: Sequence[str]) -> str:
     )
 
 
-def program_words(name: str) -> str:
-    """Return the description for the model of a tool of code mode, "search" or "run"."""
-    return _words(f"program_{name}").template
+def program_words(name: str, modules: Iterable[str] = ()) -> str:
+    """Return the description for the model of a tool of code mode, "search" or "run", with the importable modules."""
+    return _words(f"program_{name}").substitute(modules=", ".join(modules))
 
 
 def built_in_instructions() -> str:

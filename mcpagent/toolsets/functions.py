@@ -109,6 +109,7 @@ def function_tool(
         deferred=defer_loading,
         safe_to_repeat=bool(read_only) if safe_to_repeat is None else safe_to_repeat,
         large_result_tokens=large_result_tokens,
+        returns=hints.get("return"),
     )
     if approval is False:
         return tool

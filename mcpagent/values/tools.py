@@ -105,7 +105,7 @@ class Tool:
     `rules` are those in the entries of the servers that a call may be for; they count for every agent. A tool that
     `instructs` returns instructions for a call without arguments and changes nothing: `add_tool` returns them at once.
     `companions` are the keys of tools that are loaded with it. `leads_to` are the prompts that calls can request: a
-    search finds them beside tools.
+    search finds them beside tools. `returns` is the return annotation of a function.
     """
 
     definition: ToolDefinition
@@ -125,6 +125,7 @@ class Tool:
     instructs: bool = False
     companions: tuple[ToolKey, ...] = ()
     leads_to: tuple[ToolDefinition, ...] = ()
+    returns: Any = None
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """Return the definition that a call with these arguments requests, valid or not, for rules and consent."""

@@ -67,5 +67,5 @@ async def test_workers_share_the_key_of_their_environment(tmp_path: Path, monkey
 async def test_without_a_shared_key_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = Tools()
     told = await on_two_machines(str(tmp_path / "sessions.db"), tmp_path, monkeypatch, tools)
-    assert told.splitlines()[1:] == ["Calls with a known result:", '- functions.shout({"text": "a"}): A']
+    assert told.splitlines()[1:] == ["Calls with a known result:", '- functions.shout({"text": "a"}): "A"']
     assert tools.ran == [("shout", "a")]

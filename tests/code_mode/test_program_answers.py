@@ -36,13 +36,16 @@ print("before")
 async def one(path):
     try:
         return await forbidden(path=path)
-    except RuntimeError as error:
+    except CallError as error:
         return str(error)
 found = await asyncio.gather(one("a"), shout(text="beside"), one("b"))
 print(kept, await shout(text="last"))
 found"""
 
-ENDED = "before\nFIRST LAST\n['deleted a', 'BESIDE', 'The user declined this call of \"forbidden\": no.']"
+ENDED = (
+    "before\nFIRST LAST\n['deleted a', 'BESIDE', 'The user declined this call of \"forbidden\": no.']\n"
+    "(calls without a usable result: denied: functions.forbidden)"
+)
 
 
 def run_code(code: str) -> ToolCall:

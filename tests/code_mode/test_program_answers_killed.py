@@ -55,7 +55,7 @@ def test_a_durable_run_goes_on_in_the_program(tmp_path: Path, call: int) -> None
 def test_a_call_that_may_have_run_is_not_made_again(tmp_path: Path, how: str) -> None:
     assert run(tmp_path, "2+", how).returncode == -9
     ended = run(tmp_path, "-", how)
-    assert "RuntimeError: The process that made this call ended before it had an answer" in ended.stdout, ended.stderr
+    assert "OutcomeUnknown: The process that made this call ended before it had an answer" in ended.stdout, ended.stderr
     assert (tmp_path / "calls").read_text().split() == ["0", "1", "2"]
 
 

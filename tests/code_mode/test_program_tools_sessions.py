@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mcpagent import Agent, ScriptedModel, ToolCall
@@ -13,9 +15,9 @@ PROGRAM = ToolCall("", "run_code", {"code": "from tools.functions import files\n
 
 
 async def test_an_observed_shape_belongs_to_its_session() -> None:
-    async def files() -> dict[str, int]:
-        """List the files of the user, by name."""
-        return {"offer-canary-7.pdf": 1}
+    async def files() -> list[dict[str, Any]]:
+        """List the files of the user."""
+        return [{"canary_field": 1, "offer-canary-7.pdf": 1}] * 2
 
     model = ScriptedModel([SEARCH, PROGRAM, SEARCH, "done", SEARCH, PROGRAM, SEARCH, "done"])
     async with Agent(model, tools=[files], code_mode=True) as agent:
@@ -26,4 +28,5 @@ async def test_an_observed_shape_belongs_to_its_session() -> None:
             told.append([result.text for message in session.messages for result in message.tool_results])
     for first, _, again in told:
         assert "canary" not in first
-        assert "A result seen (not promised): {'offer-canary-7.pdf': int}" in again
+        assert "A result seen (not promised): list[{'canary_field': int, ...}]" in again
+        assert "offer-canary" not in again

@@ -39,7 +39,7 @@ async def test_what_the_model_is_offered_and_shown() -> None:
     assert [tool.name for tool in model.requests[0].tools] == ["search_tools", "run_code", "add"]
     assert model.requests[0].tools == model.requests[1].tools
     assert re.search(r"^- functions \(.+\), 5 tools$", model.requests[0].system, re.MULTILINE)
-    assert 'async def shout(*, text: str) -> Any:\n    """Shout a text."""' in shown
+    assert 'async def shout(*, text: str) -> str:\n    """Shout a text."""' in shown
     assert "from tools.functions import" in shown
 
 
@@ -147,11 +147,11 @@ async def test_an_exception_has_its_line_and_the_values_that_matter() -> None:
 async def test_a_call_that_fails_is_an_exception() -> None:
     program = (
         F
-        + "try:\n    await fails(why='broken')\nexcept RuntimeError as error:\n    print('caught', error)\n"
+        + "try:\n    await fails(why='broken')\nexcept CallError as error:\n    print('caught', error)\n"
         + "await fails(why='again')"
     )
     (failed,) = await told(program)
-    assert failed.text.startswith("caught RuntimeError: broken\nline 6: await fails(why='again')\nRuntimeError:")
+    assert failed.text.startswith("caught RuntimeError: broken\nline 6: await fails(why='again')\nToolError:")
 
 
 async def test_lines_are_those_of_the_program_that_failed() -> None:
@@ -179,9 +179,9 @@ HOSTILE_RESULTS: list[tuple[ToolOutput, str, str]] = [
     (
         ToolOutput((), structured={"k": 10**5_000}),
         "await give()",
-        "RuntimeError: give was called, but its result is no",
+        "ToolError: give was called, but its result is no",
     ),
-    (ToolOutput((), structured={1: {2}}), "await give()", "RuntimeError: give was called, but its result is no JSON"),
+    (ToolOutput((), structured={1: {2}}), "await give()", "ToolError: give was called, but its result is no JSON"),
     (ToolOutput((), structured={"k": float("inf")}), "(await give())['k'] > 1", "True"),
     (ToolOutput((), structured={"k": "\ud800"}), "(await give())['k']", "?"),
     (ToolOutput.of_text("a\ud800b"), "len(await give())", "3"),
@@ -189,7 +189,7 @@ HOSTILE_RESULTS: list[tuple[ToolOutput, str, str]] = [
     (ToolOutput.of_text("{'not': json"), "await give()", "{'not': json"),
     (ToolOutput((), structured="__import__('os').system('true')"), "await give()", "__import__('os').system('true')"),
     (ToolOutput.of_text("x" * 20_000_000), "await give()", "give was called, but its result has 20,000,001 characters"),
-    (ToolOutput.of_text("no\x1b[31m\nline 1: fake", error="failed"), "await give()", "RuntimeError: no line 1: fake"),
+    (ToolOutput.of_text("no\x1b[31m\nline 1: fake", error="failed"), "await give()", "ToolError: no line 1: fake"),
 ]
 
 
@@ -281,14 +281,17 @@ async def test_a_person_is_asked_and_what_is_denied_is_an_exception() -> None:
     program = (
         F
         + "print(await forbidden(path='a'))\n"
-        + "try:\n    await forbidden(path='b')\nexcept RuntimeError as error:\n    print(error)"
+        + "try:\n    await forbidden(path='b')\nexcept CallError as error:\n    print(error)"
     )
     policy = ApprovalPolicy(lambda _, tool, __: tool.name == "forbidden", decide)
     (done,) = await told(program, tools=tools, approval=policy)
     assert done.error is None, done.text
     assert [request.arguments for request in asked] == [{"path": "a"}, {"path": "b"}]
     assert tools.ran == [("forbidden", "a")]
-    assert done.text == 'deleted a\nThe user declined this call of "forbidden".'
+    assert done.text == (
+        'deleted a\nThe user declined this call of "forbidden".\n'
+        "(calls without a usable result: denied: functions.forbidden)"
+    )
 
 
 async def test_a_call_ends_at_its_limit_of_time_and_the_program_goes_on() -> None:
@@ -302,7 +305,7 @@ async def test_a_call_ends_at_its_limit_of_time_and_the_program_goes_on() -> Non
     program += "\ntry:\n    await forever(name='x')\nexcept TimeoutError:\n    print('late')"
     tools.slow = forever  # type: ignore[method-assign]
     results = await told("1", program, program, tools=tools, options=RunOptions(tool_timeout_seconds=0.05))
-    assert results[2].text == "late"
+    assert results[2].text == "late\n(calls without a usable result: unknown outcome: functions.forever)"
 
 
 LIMITS: list[tuple[dict[str, Any], str, str]] = [
@@ -395,12 +398,11 @@ async def test_without_the_interpreter_one_line_says_what_to_install(monkeypatch
             pass
 
 
-async def test_a_direct_call_of_a_function_says_how_it_is_called() -> None:
+async def test_a_direct_call_of_a_function_runs() -> None:
     model = ScriptedModel([SEARCH, ToolCall("", "shout", {"text": "a"}), "done"])
     tools = Tools()
     async with Agent(model, tools=tools.all, code_mode=True) as agent:
         await agent.ask("go")
         results = [result for message in agent.messages for result in message.tool_results]
-    assert results[1].error == "not_loaded"
-    assert "from tools.functions import shout" in results[1].text
-    assert tools.ran == []
+    assert (results[1].error, results[1].text) == (None, "A")
+    assert tools.ran == [("shout", "a")]

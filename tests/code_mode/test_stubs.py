@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import TypedDict
 
 from mcpagent import Agent, ScriptedModel, ToolCall
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.identifiers import BUILTINS, Places, identifier, identifiers
+from mcpagent.code_mode.importable import result_schema
+from mcpagent.code_mode.results import shape_of
 from mcpagent.code_mode.sandbox import Sandbox
 from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
+from mcpagent.code_mode.type_checks import Problem, certain
 from mcpagent.models import ModelRequest
+from mcpagent.toolsets.functions import function_tool
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
 from tests.code_mode.values import some_arguments
@@ -157,12 +164,97 @@ def test_what_stands_for_very_much_takes_little(schema: dict[str, Any]) -> None:
 FREER: list[dict[str, Any]] = [
     {"patternProperties": {"^x-": {}}, "additionalProperties": False},
     {"additionalProperties": {}},
-    {"oneOf": [{"properties": {"b": {}}}, {"properties": {"c": {}}}]},
     {"allOf": [{"$ref": "#/$defs/more"}]},
     {"if": {"required": ["a"]}, "then": {"properties": {"b": {}}}},
     {"dependentSchemas": {"a": {"properties": {"b": {}}}}},
     {"unevaluatedProperties": {"type": "string"}},
 ]
+
+
+PARTS: list[tuple[dict[str, Any], str]] = [
+    ({"oneOf": [{"properties": {"b": {"type": "string"}}}, {"properties": {"c": {}}}]}, "a: str, b: str | None = None, "
+     "c: Any = ..."),
+    ({"anyOf": [{"properties": {"b": {"type": kind}}, "required": ["b"]} for kind in ("string", "null")]},
+     "a: str, b: str | None"),
+    ({"allOf": [{"properties": {"b": {"type": "integer"}}, "required": ["b"]}]}, "a: str, b: int"),
+    ({"anyOf": [{"required": ["a"]}]}, "a: str"),
+]  # fmt: skip
+
+
+@each_row("more, shown", PARTS)
+def test_arguments_of_the_branches_of_a_schema_have_names_and_types(more: dict[str, Any], shown: str) -> None:
+    made = stub({"a": {"type": "string"}}, required=("a",), **more)
+    assert made.signature == f"async def do(*, {shown}) -> Any"
+
+
+NULLS: list[tuple[dict[str, Any], str]] = [
+    ({"anyOf": [{"enum": ["x", "y"]}, {"type": "null"}]}, "Literal['x', 'y'] | None = ..."),
+    ({"type": "string", "nullable": True}, "str | None = ..."),
+    ({"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}], "items": False, "nullable": True},
+     "list[float | str] | None = ..."),
+]  # fmt: skip
+
+
+@each_row("schema, shown", NULLS)
+def test_an_explicit_null_is_sent(schema: dict[str, Any], shown: str) -> None:
+    made = stub({"a": schema})
+    assert made.signature == f"async def do(*, a: {shown}) -> Any"
+    assert made.wire_arguments({"a": None}) == {"a": None}
+
+
+class Spot(TypedDict):
+    """A place."""
+
+    name: str
+    kind: NotRequired[Literal["a", "b"]]
+
+
+@dataclass
+class Found:
+    """Places with a total."""
+
+    places: list[Spot]
+    total: int | None
+
+
+def find_spots() -> Found:
+    """Find places."""
+    return Found([], None)
+
+
+def first_spot() -> Spot | None:
+    """Find one place."""
+    return None
+
+
+async def spot_names() -> AsyncIterator[str]:
+    """Return names one by one."""
+    yield ""
+
+
+RETURNS: list[tuple[Any, str]] = [(find_spots, "FResult"), (first_spot, "FSpot | None"), (spot_names, "Any")]
+
+
+@each_row("function, kind", RETURNS)
+def test_the_annotation_of_a_function_is_the_type_of_its_result(function: Any, kind: str) -> None:
+    tool = function_tool(function)
+    made = stub_of(tool.definition, "f", result_schema(tool))
+    assert made.signature == f"async def f() -> {kind}"
+    assert ("places: list[FSpot]" in made.declared) == (function is find_spots)
+
+
+SHAPES: list[tuple[Any, str]] = [
+    ([{"id": 1, "name": "a"}, {"id": 2, "name": None}], "list[{'id': int, 'name': str | None}]"),
+    ([{"id": 1, "only": 2}, {"id": 2}], "list[{'id': int, ...}]"),
+    ({"alice": 3, "bob": 5}, "dict[str, int]"),
+    ({"total": 2, "rows": [{"x": 1}, {"x": 2}], "not a name": 1}, "{'total': int, 'rows': list[{'x': int}], ...}"),
+    ({"Alice Smith": {"age": 3}, "Bob": {"age": 5}}, "dict[str, {'age': int}]"),
+]
+
+
+@each_row("value, shape", SHAPES)
+def test_a_shape_has_fields_and_no_keys_that_are_data(value: Any, shape: str) -> None:
+    assert shape_of(f"j{json.dumps(value)}") == shape
 
 
 @each_row("more", FREER)
@@ -350,6 +442,15 @@ def test_a_call_by_the_stub_is_the_same_call_on_the_wire(chance: Random) -> None
     assert len(calls_of(tools, places, chance)[1]) == 8
 
 
+async def certain_problems(sandbox: Sandbox, source: str, stubs: dict[str, str]) -> list[Problem]:
+    """Return the problems that refuse a program."""
+
+    async def check(text: str) -> list[Problem]:
+        return await sandbox.check(text, stubs)
+
+    return await certain(check, source, 0, await check(source), stubs)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_stubs_of_whole_catalogues_type_check_and_map_back(seed: int) -> None:
@@ -363,7 +464,7 @@ async def test_stubs_of_whole_catalogues_type_check_and_map_back(seed: int) -> N
         names = ", ".join(place.function for place in places.by_key.values())
         source = "\n".join([f"from tools.{module} import {names}", *calls])
         async with Sandbox(CodeMode(seconds=60, memory_mb=512)) as sandbox:
-            found = await sandbox.check(source, {module: text})
+            found = await certain_problems(sandbox, source, {module: text})
         alarms += [f"{server} {problem.message}: {source.splitlines()[problem.line - 1][:200]}" for problem in found]
         checked += len(tools)
     assert not alarms, "\n".join(alarms[:20])

@@ -7,9 +7,11 @@ import json
 import pytest
 
 from mcpagent import CodeMode
+from mcpagent.code_mode.program_source import with_context
 from mcpagent.code_mode.sandbox import Sandbox
 from mcpagent.code_mode.stubs import HEADER
-from mcpagent.code_mode.type_checks import reported
+from mcpagent.code_mode.type_checks import Problem, certain, reported
+from tests.code_mode import judged_programs
 from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -70,18 +72,44 @@ await level(f=['a'])
 await level(t=('a', 1))
 await level(t={'a'})
 await free(given=[1])
-await save(row=None if rows else 1)
 """
 
 
+async def judged(sandbox: Sandbox, program: str, stub: str) -> tuple[list[Problem], int]:
+    """Return the certain problems of a program, and the number of lines before it."""
+    source, before = with_context([], program)
+
+    async def check(text: str) -> list[Problem]:
+        return await sandbox.check(text, {"it": stub})
+
+    found = [one for one in await check(source) if one.line > before or one.line <= 0]
+    return await certain(check, source, before, found, {"it": stub}) if found else [], before
+
+
 async def test_a_right_program_passes_and_each_wrong_line_is_told() -> None:
-    imports = "from tools.it import save, odd, pick, long, level, free, get"
+    program = "from tools.it import save, odd, pick, long, level, free, get" + RIGHT + WRONG.lstrip()
     async with Sandbox(CodeMode(seconds=60)) as sandbox:
-        found = await sandbox.check(imports + RIGHT + WRONG.lstrip(), {"it": STUB})
-    lines = (imports + RIGHT + WRONG.lstrip()).splitlines()
-    told = {lines[problem.line - 1] for problem in found}
+        found, before = await judged(sandbox, program, STUB)
+    lines = program.splitlines()
+    told = {lines[problem.line - before - 1] for problem in found}
     assert [line for line in RIGHT.splitlines() if line in told] == []
     assert [line for line in WRONG.splitlines() if line and line not in told] == []
+
+
+@pytest.mark.slow
+async def test_wrong_programs_are_refused_and_right_ones_are_not() -> None:
+    assert (len(judged_programs.WRONG), len(judged_programs.RIGHT)) == (193, 80)
+    passed, refused = [], []
+    async with Sandbox(CodeMode(seconds=60)) as sandbox:
+        for program in judged_programs.WRONG:
+            sure, _ = await judged(sandbox, judged_programs.IMPORTS + program, judged_programs.STUB)
+            passed += [] if sure else [program]
+        for program in judged_programs.RIGHT:
+            sure, _ = await judged(sandbox, judged_programs.IMPORTS + program, judged_programs.STUB)
+            refused += [(program, sure)] if sure else []
+    print(f"{len(passed)} of 193 wrong programs pass:", *passed, sep="\n\n")
+    assert len(passed) <= 10, passed
+    assert refused == []
 
 
 ODD = (
@@ -99,7 +127,7 @@ ODD = (
 @each_row("message", ODD)
 def test_what_cannot_be_read_stays_a_problem(message: str) -> None:
     one = {"location": {"row": 3}, "code": "invalid-argument-type", "message": message, "severity": "error"}
-    (found,) = reported(json.dumps([one]), [STUB])
+    (found,) = reported(json.dumps([one]))
     assert (found.line, found.message) == (2, message)
 
 

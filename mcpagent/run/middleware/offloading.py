@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from mcpagent.run.agent_run import AgentRun, Middleware
+from mcpagent.run.large_results.large_output import estimated_tokens
 from mcpagent.run.run_parts import CallState
+from mcpagent.values.messages import Image
 
 
 class Offloading(Middleware):
@@ -20,6 +22,10 @@ class Offloading(Middleware):
             tokens = None
             if call.tool is not None:
                 tokens = call.tool.large_result_tokens
+                if tokens:  # a tool's own limit is that of its text
+                    tokens += estimated_tokens(
+                        part for part in call.result.content if isinstance(part, Image)
+                    )
             whole, call.result = (
                 call.result,
                 None,
