@@ -81,7 +81,9 @@ async def connected(address: str, mode: str = "auto", headers: Any = None, **cal
         ({**BEARER, "Origin": "https://good.example"}, 200),
     ],
 )
-async def test_a_request_needs_a_token_our_host_and_a_known_origin(headers: Any, status: int, tmp_path: Path) -> None:
+async def test_t31_a_request_needs_a_token_our_host_and_a_known_origin(
+    headers: Any, status: int, tmp_path: Path
+) -> None:
     access = HttpAccess(token=TOKEN, origins=("https://good.example",))
     async with listening(tmp_path, access=access) as (address, _), httpx2.AsyncClient() as http:
         answer = await http.post(f"{address}/mcp", json=HELLO, headers=JSON | headers)
@@ -102,7 +104,7 @@ async def test_metrics_need_the_token_and_count_calls(tmp_path: Path) -> None:
 
 
 @each_row("version", ["legacy", "auto"])
-async def test_a_question_reaches_only_the_client_that_called(version: str, tmp_path: Path) -> None:
+async def test_t31_a_question_reaches_only_the_client_that_called(version: str, tmp_path: Path) -> None:
     """Both clients call at the same time, and each server of before 2026 asks on the connection of its client."""
     people = [Answering(), Answering("decline")]
     async with serving(lambda _: build().streamable_http_app()) as talk:
@@ -192,7 +194,7 @@ async def test_a_token_of_the_authorization_server_is_checked(tmp_path: Path) ->
             assert [url.rstrip("/") for url in metadata["authorization_servers"]] == [authority.address]
 
 
-async def test_a_session_belongs_to_the_holder_of_its_token(tmp_path: Path) -> None:
+async def test_t31_a_session_belongs_to_the_holder_of_its_token(tmp_path: Path) -> None:
     authority = Authority()
     async with serving(authority.app):
         access = HttpAccess(issuer=authority.address, resource="https://tools.example/mcp")
