@@ -872,6 +872,7 @@ class SessionRuntime(Runnable[Deps]):
             limits=partial(tool_limits, model),
             settle=self._settle,
             instructs=instructs_at_once,
+            has_programs=owner.definition.code_mode is not None,
         )
         if after is None:
             self._large.begin(tools)

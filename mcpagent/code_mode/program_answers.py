@@ -7,11 +7,16 @@ import builtins
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mcpagent.code_mode.importable import Modules, functions_of, known_places
+from mcpagent.code_mode.importable import (
+    Modules,
+    functions_of,
+    known_places,
+    shown_functions,
+)
 from mcpagent.code_mode.memory import EndedProgram
 from mcpagent.code_mode.prelude import BRIEF, HAS, IMAGES, LAST, NEVER, SHOWN, STATEMENT
 from mcpagent.code_mode.program_calls import Job
@@ -31,8 +36,8 @@ from mcpagent.errors import SessionStoreError
 from mcpagent.utilities.python.worker_threads import beside_loop
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.values.approval import PendingCall
-from mcpagent.values.messages import Image, Text, ToolErrorKind, ToolsShown
-from mcpagent.values.tools import ToolOutput
+from mcpagent.values.messages import Image, Text, ToolErrorKind, ToolsChanged
+from mcpagent.values.tools import ToolChange, ToolOutput
 
 MAX_PROBLEMS, MAX_LINES, MAX_BRIEF, MAX_NAMES = 8, 20, 200, 6
 MAX_IMAGES, MAX_IMAGE_CHARACTERS = 10, 8_000_000
@@ -44,35 +49,68 @@ NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to s
 
 
 def refused(job: Job, modules: Modules, problems: Sequence[Problem]) -> ToolOutput:
-    """Return the certain problems of a program, and the signatures of imported functions that no search had shown."""
-    program = job.program
+    """Return the certain problems of a program, and the signatures of imported functions that no search had shown.
+
+    An imported tool that programs may not call is loaded, so that the model can call it.
+    """
+    session = job.session
     told = ["The program was not run, and made no call:"]
-    told += _problem_lines(program, problems)
+    told += _problem_lines(job.program, problems)
     if len(problems) > MAX_PROBLEMS:
         told.append(f"and {len(problems) - MAX_PROBLEMS} more")
-    names = _not_shown(job, modules)
-    unseen = functions_of(job.session, job.memory.places, names)
-    for module, functions in unseen.items():
+    imported = _not_shown(job, modules)
+    names = [name for name in imported if session.is_function(session.known[name])]
+    direct = [name for name in imported if name not in names]
+    if direct:
         told.append(
-            f"These of tools.{module} were not shown before, and can be imported now:"
+            f"{', '.join(direct)}: only for direct calls, not for programs. Call it directly, without import."
         )
-        told += [function.stub.shown() for function in functions.values()]
-    unknown = any(
-        one.module and one.module not in modules and one.module not in unseen
-        for one in program.imports
-    )
-    if unknown or any(
-        one.name
-        and one.module
-        and not _has(one.name, modules.get(one.module), unseen.get(one.module))
-        for one in program.imports
-    ):
+    unseen = functions_of(session, job.memory.places, names)
+    told += _unseen_lines(unseen)
+    if _has_unknown_import(job.program, [modules, unseen], imported.values()):
         told.append(
             "Use search_tools to find functions; only what it has shown can be imported."
         )
-    keys = tuple(job.session.known[name].definition.key for name in names)
-    changes = (ToolsShown(tuple(names), keys),) if names else ()
-    return ToolOutput((Text("\n".join(told)),), "invalid_arguments", changes)
+    hidden = [name for name in direct if not session.is_offered(name)]
+    changes = list[ToolChange]()
+    if loaded := session.fitting(hidden):
+        changes.append(ToolsChanged(added=session.definitions(loaded)))
+    changes += shown_functions(session, names)
+    return ToolOutput((Text("\n".join(told)),), "invalid_arguments", tuple(changes))
+
+
+def _unseen_lines(unseen: Modules) -> list[str]:
+    """Return the stubs of imported functions that no search had shown."""
+    lines = list[str]()
+    for module, functions in unseen.items():
+        lines.append(
+            f"These of tools.{module} were not shown before, and can be imported now:"
+        )
+        lines += [function.stub.shown() for function in functions.values()]
+    return lines
+
+
+def _has_unknown_import(
+    program: Program,
+    known: Sequence[Modules],
+    there: Collection[tuple[str, str]],
+) -> bool:
+    """Return whether a program imports a module or name that no known function, class or tool `there` has."""
+    modules = {module for one in known for module in one}
+    modules.update(module for module, _ in there)
+    for one in program.imports:
+        if not one.module:
+            continue
+        if one.module not in modules:
+            return True
+        found = [functions.get(one.module) for functions in known]
+        if (
+            one.name
+            and (one.module, one.name) not in there
+            and not _has(one.name, *found)
+        ):
+            return True
+    return False
 
 
 def _problem_lines(program: Program, problems: Sequence[Problem]) -> list[str]:
@@ -122,18 +160,18 @@ def _has(name: str, *modules: Any) -> bool:
     )
 
 
-def _not_shown(job: Job, modules: Modules) -> list[str]:
-    """Return the offered names of correctly imported tools that no search has shown."""
+def _not_shown(job: Job, modules: Modules) -> dict[str, tuple[str, str]]:
+    """Return module and function of correctly imported tools that the program could not import, by offered name."""
     places = known_places(job.session, job.memory.places).by_key
     wanted = {(one.module, one.name) for one in job.program.imports if one.name}
-    wanted -= {
-        (module, name) for module, functions in modules.items() for name in functions
-    }
-    return [
-        name
-        for name, tool in job.session.known.items()
-        if ((place := places[tool.definition.key]).module, place.function) in wanted
-    ]
+    for module, functions in modules.items():
+        wanted -= {(module, name) for name in functions}
+    found = dict[str, tuple[str, str]]()
+    for name, tool in job.session.known.items():
+        place = places[tool.definition.key]
+        if (place.module, place.function) in wanted:
+            found[name] = (place.module, place.function)
+    return found
 
 
 async def finished(

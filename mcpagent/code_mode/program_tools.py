@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,14 @@ from mcpagent.code_mode.importable import (
     functions_of,
     importable,
     known_places,
+    shown_functions,
 )
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.python_table import offered_modules
 from mcpagent.code_mode.running import run_code
 from mcpagent.prompt.builder import category_lines, connecting_line, program_words
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
+from mcpagent.search.signature import call_signature
 from mcpagent.tool_search.search_tools import (
     found_by,
     search_call,
@@ -29,8 +31,8 @@ from mcpagent.tool_search.search_tools import (
 )
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.values.events import ToolsSearched
-from mcpagent.values.messages import Text, ToolDefinition, ToolsShown
-from mcpagent.values.tools import Tool, ToolOutput
+from mcpagent.values.messages import Text, ToolDefinition, ToolsChanged
+from mcpagent.values.tools import Tool, ToolChange, ToolOutput
 
 RUN_CODE = "run_code"
 
@@ -78,6 +80,8 @@ def _how_to_call(session: SessionTools, memory: Memory, name: str) -> str:
     tool = session.find(name)
     if tool is None:
         return "Search for functions with search_tools."
+    if not session.is_function(tool):
+        return "Search for it with search_tools, which loads it."
     place = known_places(session, memory.places).by_key[tool.definition.key]
     return f"Call it in a program: run_code with `from tools.{place.module} import {place.function}`."
 
@@ -128,8 +132,10 @@ async def _search(
     names = [
         match.tool.name for match in result.matches if match.tool.name in session.known
     ]
+    functions = [name for name in names if session.is_function(session.known[name])]
+    loaded, direct_lines = _loaded_for_direct_calls(session, names)
     # Stubs of third-party schemas may take a while.
-    modules = await asyncio.to_thread(functions_of, session, memory.places, names)
+    modules = await asyncio.to_thread(functions_of, session, memory.places, functions)
     lines = []
     if result.error:
         lines = [result.error]
@@ -157,31 +163,36 @@ async def _search(
                 f"{result.found - shown} more match: narrow the query, or go on with offset={shown}."
             )
         lines += [
-            _module_words(module, functions, memory)
-            for module, functions in modules.items()
+            _module_words(module, found, memory) for module, found in modules.items()
         ]
+        lines += direct_lines
     if isinstance(asked.query, str):
         query = asked.query
     else:
         query = ", ".join(asked.query[:MAX_QUERIES])
     about = (result.found, tuple(names), len(session.known), time.monotonic() - started)
     event = ToolsSearched(query[:MAX_QUERY], *about, session.listing.connecting)
-    change = shown_functions(session, names)
-    return ToolOutput((Text("\n".join(lines)),), changes=change, events=(event,))
+    changes: tuple[ToolChange, ...] = shown_functions(session, names)
+    if loaded:
+        changes = (ToolsChanged(added=session.definitions(loaded)), *changes)
+    return ToolOutput((Text("\n".join(lines)),), changes=changes, events=(event,))
 
 
-def shown_functions(
-    session: SessionTools, names: Iterable[str]
-) -> tuple[ToolsShown, ...]:
-    """Return the message part that records which functions the model has seen: it may import them from now on."""
-    known = tuple(name for name in names if name in session.known)
-    if known:
-        return (
-            ToolsShown(
-                known, tuple(session.known[name].definition.key for name in known)
-            ),
-        )
-    return ()
+def _loaded_for_direct_calls(
+    session: SessionTools, names: Sequence[str]
+) -> tuple[Sequence[str], list[str]]:
+    """Return the found tools to load, since no program may call them, and the lines about all such tools."""
+    direct = [name for name in names if not session.is_function(session.known[name])]
+    hidden = [name for name in direct if not session.is_offered(name)]
+    loaded = session.fitting(hidden)
+    ready = [name for name in direct if name not in hidden or name in loaded]
+    lines = list[str]()
+    if ready:
+        lines.append(f"Not for programs, call directly: {', '.join(ready)}")
+    for name in hidden[len(loaded) :]:
+        signature = call_signature(session.known[name].definition)
+        lines.append(f"Not for programs, call directly by name: {signature}")
+    return loaded, lines
 
 
 def _module_words(
