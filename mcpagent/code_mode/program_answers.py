@@ -19,7 +19,7 @@ from mcpagent.code_mode.importable import (
 )
 from mcpagent.code_mode.memory import EndedProgram
 from mcpagent.code_mode.prelude import BRIEF, HAS, IMAGES, LAST, NEVER, SHOWN, STATEMENT
-from mcpagent.code_mode.program_calls import Job
+from mcpagent.code_mode.program_calls import BREAKS_SCHEMA, Job
 from mcpagent.code_mode.program_source import (
     LONG_CODE,
     Program,
@@ -256,14 +256,17 @@ async def finished(
 async def _trouble_lines(job: Job, step: Ended | Failed) -> list[str]:
     """Return the line of calls without a usable result, and that of coroutines that were never awaited."""
     lines = list[str]()
-    counted = Counter(job.troubles)
-    if counted:
-        kinds = dict.fromkeys(kind for kind, _ in counted)
-        told = [
-            f"{kind}: {_listed({path: counted[kind, path] for one, path in counted if one == kind})}"
-            for kind in kinds
-        ]
+    by_kind: dict[str, Counter[str]] = {}
+    for kind, path in job.troubles:
+        by_kind.setdefault(kind, Counter())[path] += 1
+    broken = by_kind.pop(BREAKS_SCHEMA, None)
+    if by_kind:
+        told = [f"{kind}: {_listed(paths)}" for kind, paths in by_kind.items()]
         lines.append(f"(calls without a usable result: {'; '.join(told)})")
+    if broken:
+        lines.append(
+            f"(results that break the output schema of their own server: {_listed(broken)})"
+        )
     never = await job.sandbox.value_of(f"{NEVER}()")
     names = [str(name)[:120] for name in never] if isinstance(never, list) else []
     if isinstance(step, Ended) and step.unawaited and not names:

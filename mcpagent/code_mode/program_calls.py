@@ -28,7 +28,6 @@ from mcpagent.run.agent_run import AgentRun, nothing_to_keep
 from mcpagent.run.execution import run_inner_call
 from mcpagent.run.middleware.journaling import is_written
 from mcpagent.run.middleware.permission_gate import waiting_call
-from mcpagent.run.validation import output_problem
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.utilities.python.worker_threads import beside_loop, is_large
 from mcpagent.utilities.text.safe_text import safe_line
@@ -63,7 +62,8 @@ _TROUBLES: Mapping[ToolErrorKind, str] = {
     "server_down": "server unavailable",
     "cancelled": "cancelled",
 }
-_BREAKS = "result against its output schema"
+BREAKS_SCHEMA = "breaks its output schema"
+"""The trouble of a call whose result the program got although it breaks the schema that its server gives."""
 
 MAX_BLOCKS = 64_000_000
 """Characters of base64 of all files that one program gets."""
@@ -403,9 +403,8 @@ async def _given(
 ) -> dict[str, Any]:
     """Return the result of a tool for the program, and journal it for a process that may have to resume the program."""
     job.changes += output.changes
-    if output.error is None and tool.output_schema is not None:
-        problem = await output_problem(tool.output_schema, output.structured)
-        job.troubles += [(_BREAKS, asked.path)] if problem else []
+    if output.schema_problem:
+        job.troubles.append((BREAKS_SCHEMA, f"{asked.path}: {output.schema_problem}"))
     given, text = output, ""
     try:
         is_much = is_large(

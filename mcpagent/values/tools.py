@@ -34,7 +34,8 @@ class ToolOutput:
     """The output of a tool: content for the model, changes of the offered tools, events to report.
 
     `structured` is the result as data, if a server returns that too, to be validated by the tool's `output_schema`.
-    `blocks` are stored outside of the conversation; the content names them. `pending` is only for the runtime's own
+    `schema_problem` is how it breaks that schema, found by the runtime. `blocks` are stored outside of the
+    conversation; the content names them. `pending` is only for the runtime's own
     tools: there is no output yet, the tool waits for answers to these calls and is resumed when they arrive.
     """
 
@@ -44,6 +45,7 @@ class ToolOutput:
     events: tuple[Event, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     structured: Any = None
+    schema_problem: str = ""
     blocks: tuple[BinaryBlock, ...] = ()
     pending: tuple[PendingCall, ...] = ()
 
