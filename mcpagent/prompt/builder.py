@@ -132,10 +132,17 @@ def tool_search_section(
     )
 
 
-def programs_section(category_lines: Sequence[str]) -> str:
-    """Return the section on how to call tools in programs, and the categories of tools."""
+def programs_section(category_lines: Sequence[str], *, loads: bool = False) -> str:
+    """Return the section on how to call tools in programs, and the categories of tools.
+
+    `loads`: a search also loads the tools that it finds, for direct calls.
+    """
+    loaded = "tools that are not for programs: call these directly"
+    if loads:
+        loaded = "the tools that it finds: if one call is enough, call the tool directly, without a program"
     return _words("programs").substitute(
-        categories="\n".join(category_lines) or "- none: no tools are connected"
+        loaded=loaded,
+        categories="\n".join(category_lines) or "- none: no tools are connected",
     )
 
 

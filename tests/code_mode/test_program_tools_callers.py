@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ConfigError, ScriptedModel, ToolCall, callable_from
+from mcpagent import (
+    Agent,
+    ConfigError,
+    ModelSettings,
+    RunOptions,
+    ScriptedModel,
+    ToolCall,
+    ToolSearch,
+    callable_from,
+)
 from mcpagent.config import ServerConfig, load_servers
 from mcpagent.demo import demo_server_config
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
+from mcpagent.values.events import Event, Notice
 from mcpagent.values.tools import ALL_CALLERS
 from tests.tables import each_row
 
@@ -93,6 +103,34 @@ async def test_without_code_mode_the_model_calls_every_tool() -> None:
     offered, texts = await conversed([ToolCall("", "count", {"word": "ab"})], tools, code_mode=False)
     assert offered == [["count", "send"]] * 2
     assert texts == ["2"]
+
+
+@each_row("options", [{"settings": ModelSettings(profile="small")}, {}])
+async def test_a_small_model_gets_found_tools_directly_too_with_one_notice(options: Any) -> None:
+    calls, seen = Calls(), list[Event]()
+    tools = [calls.send, function_tool(calls.count, allowed_callers=["code"])]
+    asked = [SEARCH, ToolCall("", "send", {"text": "a"}), program("send\nawait send(text='b')"), SEARCH]
+    given = RunOptions(**options)
+    offered, texts = await conversed(asked, tools, options=given, on_event=seen.append)
+    notices = [event.text for event in seen if isinstance(event, Notice)]
+    loaded = bool(options)
+    assert ("send" in offered[1]) == loaded
+    assert "async def send" in texts[0]
+    assert ("Loaded, can be called directly too: send" in texts[0].splitlines()) == loaded
+    assert (texts[1], texts[2]) == ("sent", "sent")
+    assert all("count" not in names for names in offered)
+    expected = "is a small model: in code mode, a search also loads the tools that it finds"
+    assert [expected in text for text in notices] == [True] * loaded
+
+
+async def test_the_prompt_of_a_small_model_says_when_to_call_directly() -> None:
+    systems = list[str]()
+    for search in (None, ToolSearch(load="search")):
+        model = ScriptedModel(["done"])
+        async with Agent(model, tools=[Calls().send], code_mode=True, tool_search=search) as agent:
+            await agent.ask("go")
+        systems.append(model.requests[0].system)
+    assert [("if one call is enough, call the tool directly" in system) for system in systems] == [False, True]
 
 
 @each_row(
