@@ -982,7 +982,9 @@ class SessionRuntime(Runnable[Deps]):
                 owner.definition.bind(program_tools(tools, self._memory, code))
             )
             loads = tools.options.load == "search"
-            section = programs_section(_category_lines(tools), loads=loads)
+            section = programs_section(
+                _category_lines(tools), loads=loads, has_direct=bool(tools.pinned)
+            )
             if loads and self._is_small:
                 owner.warn(f"{owner.model.name} {_SMALL_WITH_PROGRAMS}")
         elif tools.searching:

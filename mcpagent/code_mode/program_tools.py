@@ -58,7 +58,7 @@ def program_tools(
     search = ToolDefinition(
         searching.name, program_words("search"), searching.parameters
     )
-    code = {"type": "string", "description": "The Python program"}
+    code = {"type": "string"}
     schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
     run = ToolDefinition(RUN_CODE, program_words("run", offered_modules()), schema)
     return (

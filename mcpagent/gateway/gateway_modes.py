@@ -121,7 +121,7 @@ def code_definitions() -> list[dict[str, Any]]:
 
     searching = search_tools_definition(loads=False)
     words = program_words("run", offered_modules())
-    code = {"type": "string", "description": "The Python program"}
+    code = {"type": "string"}
     schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
     return [
         _wire(replace(searching, description=program_words("search")), read_only=True),

@@ -123,14 +123,22 @@ async def test_a_small_model_gets_found_tools_directly_too_with_one_notice(optio
     assert [expected in text for text in notices] == [True] * loaded
 
 
-async def test_the_prompt_of_a_small_model_says_when_to_call_directly() -> None:
-    systems = list[str]()
-    for search in (None, ToolSearch(load="search")):
-        model = ScriptedModel(["done"])
-        async with Agent(model, tools=[Calls().send], code_mode=True, tool_search=search) as agent:
-            await agent.ask("go")
-        systems.append(model.requests[0].system)
-    assert [("if one call is enough, call the tool directly" in system) for system in systems] == [False, True]
+@each_row(
+    "options, words",
+    [
+        ({}, "functions that search_tools showed.\n"),
+        (
+            {"tool_search": ToolSearch(load="search")},
+            "It also loads them: if one call is enough, call the tool directly.\n",
+        ),
+        ({"pre_discovered_tools": ["send"]}, "If one call of a tool in your list is enough, call it directly.\n"),
+    ],
+)
+async def test_the_prompt_says_when_to_call_directly(options: Any, words: str) -> None:
+    model = ScriptedModel(["done"])
+    async with Agent(model, tools=[Calls().send], code_mode=True, **options) as agent:
+        await agent.ask("go")
+    assert words in model.requests[0].system
 
 
 @each_row(
