@@ -184,73 +184,92 @@ async def finished(
     """
     if isinstance(step, tuple):
         return ToolOutput((), pending=step)
-    memory, program = job.memory, job.program
-    memory.underway = None
-    printed = job.before + job.sandbox.printed
-    parts = [printed.rstrip("\n")]
+    job.memory.underway = None
+    parts = [(job.before + job.sandbox.printed).rstrip("\n")]
     if isinstance(step, Ended):
-        if program.has_value:
-            value = await job.sandbox.value_of(
-                f"{SHOWN}({LAST}, {MAX_PRINTED}) if {LAST} is not None else ''"
-            )
-            too_large = "(the value of the last expression is too large to be shown: print a part of it)"
-            parts.append(
-                value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large
-            )
-        ran = program.source
+        parts.append(await _last_value(job))
+        ran = job.program.source
     else:
-        begun = await job.sandbox.value_of(STATEMENT)
-        number = None
-        if type(begun) is int and 0 <= begun < len(program.tree.body):
-            number = begun
-        parts.append(await _failure(job, step, number))
-        if job.doubts:
-            parts += [
-                "The type checker had doubted, before the program ran:",
-                *_problem_lines(program, job.doubts),
-            ]
-        if step.is_lost:
-            ran = ""
-        else:
-            ran = await _left_behind(job, number)
+        lines, ran = await _failed_parts(job, step)
+        parts += lines
     images, words = await _shown_images(job)
     parts += [words, *await _trouble_lines(job, step)]
     is_lost = isinstance(step, Failed) and step.is_lost
-    if is_lost or not (state := await job.sandbox.dumped()):
+    state = b""
+    if not is_lost:
+        state = await job.sandbox.dumped()
+    if state:
+        await _remember(job, state, ran)
+    else:
         parts.append(
             "Variables are as they were before this program. Calls that it made were made."
         )
-    else:
-        memory.state = state
-        ran = f"{job.known_before}{ran}"
-        own = [
-            *(one.module or one.name for one in program.imports),
-            *submodules_in(job.known_before),
-        ]
-        memory.modules = tuple(
-            dict.fromkeys([*memory.modules, *(module for module in own if module)])
-        )
-        await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
-        memory.mark(job.run.conversation.place)
     text = "\n".join(part for part in parts if part)
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
-    error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
-    if job.is_kept:
-        memory.ended = EndedProgram(
-            job.run.context.call_id,
-            job.run.conversation.place,
-            text or NOTHING_SHOWN,
-            error,
-        )
-        await job.make_ready()
-        with suppress(SessionStoreError):  # the next write ends the run for it
-            await job.run.keep()
+    text = text or NOTHING_SHOWN
+    error: ToolErrorKind | None = None
+    if isinstance(step, Failed):
+        error = "failed"
+    await _store_end(job, text, error)
     return ToolOutput(
-        (Text(text or NOTHING_SHOWN), *images),
+        (Text(text), *images),
         error,
         tuple(job.changes),
         blocks=tuple(job.blocks),
     )
+
+
+async def _last_value(job: Job) -> str:
+    """Return the value of the program's last expression as text; "" if it has none."""
+    if not job.program.has_value:
+        return ""
+    value = await job.sandbox.value_of(
+        f"{SHOWN}({LAST}, {MAX_PRINTED}) if {LAST} is not None else ''"
+    )
+    if isinstance(value, str):
+        return value[: MAX_PRINTED + 100]
+    return "(the value of the last expression is too large to be shown: print a part of it)"
+
+
+async def _failed_parts(job: Job, failed: Failed) -> tuple[list[str], str]:
+    """Return the lines about an exception, and source code with the effects of the program until then."""
+    begun = await job.sandbox.value_of(STATEMENT)
+    number = None
+    if type(begun) is int and 0 <= begun < len(job.program.tree.body):
+        number = begun
+    lines = [await _failure(job, failed, number)]
+    if job.doubts:
+        lines.append("The type checker had doubted, before the program ran:")
+        lines += _problem_lines(job.program, job.doubts)
+    if failed.is_lost:
+        return lines, ""
+    return lines, await _left_behind(job, number)
+
+
+async def _remember(job: Job, state: bytes, ran: str) -> None:
+    """Store the variables, and what the next program may refer to: source code with the effects of this one."""
+    memory, program = job.memory, job.program
+    memory.state = state
+    ran = f"{job.known_before}{ran}"
+    own = [one.module or one.name for one in program.imports]
+    own += submodules_in(job.known_before)
+    modules = [module for module in own if module]
+    memory.modules = tuple(dict.fromkeys([*memory.modules, *modules]))
+    await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
+    memory.mark(job.run.conversation.place)
+
+
+async def _store_end(job: Job, text: str, error: ToolErrorKind | None) -> None:
+    """Write the program's output to the session's store, if there is one."""
+    if not job.is_kept:
+        return
+    run = job.run
+    job.memory.ended = EndedProgram(
+        run.context.call_id, run.conversation.place, text, error
+    )
+    await job.make_ready()
+    with suppress(SessionStoreError):  # the next write ends the run for it
+        await run.keep()
 
 
 async def _trouble_lines(job: Job, step: Ended | Failed) -> list[str]:
@@ -352,24 +371,35 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
         told[MAX_LINES // 2 : -MAX_LINES // 2] = [
             f"and {len(told) - MAX_LINES:,} lines more"
         ]
-    kind = failed.kind if failed.is_lost else SHOWN_ERRORS.get(failed.kind, failed.kind)
-    told.append(f"{kind}: {failed.message[:2_000]}" if failed.message else kind)
+    kind = failed.kind
+    if not failed.is_lost:
+        kind = SHOWN_ERRORS.get(kind, kind)
+    words = kind
+    if failed.message:
+        words = f"{kind}: {failed.message[:2_000]}"
+    told.append(words)
     if led and not failed.is_lost:
-        names = (
-            await beside_loop(
-                lambda: program.names_at(led[0]),
-                is_much=len(program.source) > LONG_CODE,
-            )
-        )[:6]
-        reads = ", ".join(f"{BRIEF}(lambda: {name})" for name in names)
-        values = await job.sandbox.value_of(f"[{reads}]") if names else None
-        known = zip(names, values, strict=False) if isinstance(values, list) else ()
-        told += [
-            f"    {name} = {value[:MAX_BRIEF]}"
-            for name, value in known
-            if isinstance(value, str)
-        ]
+        told += await _values_at(job, led[0])
     return "\n".join(told)
+
+
+async def _values_at(job: Job, line: int) -> list[str]:
+    """Return a line for each variable of this line of the program, with its value."""
+    program = job.program
+    is_much = len(program.source) > LONG_CODE
+    named = await beside_loop(lambda: program.names_at(line), is_much=is_much)
+    names = named[:6]
+    if not names:
+        return []
+    reads = ", ".join(f"{BRIEF}(lambda: {name})" for name in names)
+    values = await job.sandbox.value_of(f"[{reads}]")
+    if not isinstance(values, list):
+        return []
+    return [
+        f"    {name} = {value[:MAX_BRIEF]}"
+        for name, value in zip(names, values, strict=False)
+        if isinstance(value, str)
+    ]
 
 
 async def _left_behind(job: Job, number: int | None) -> str:
