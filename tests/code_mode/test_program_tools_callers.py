@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from mcpagent import (
     Agent,
     ConfigError,
     ModelSettings,
+    Recorder,
+    Replay,
     RunOptions,
     ScriptedModel,
     ToolCall,
@@ -18,10 +21,10 @@ from mcpagent import (
     callable_from,
 )
 from mcpagent.config import ServerConfig, load_servers
-from mcpagent.demo import demo_server_config
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
 from mcpagent.values.events import Event, Notice
 from mcpagent.values.tools import ALL_CALLERS
+from tests.servers.everyday import everyday
 from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -154,6 +157,16 @@ async def test_a_toolset_has_callers_of_all_its_tools(source: Any) -> None:
         assert [tool.allowed_callers for tool in await source.tools()] == [("code",)]
 
 
+async def test_a_replay_offers_what_the_recorded_run_offered(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    tools = [function_tool(Calls().count, allowed_callers=["code"], defer_loading=False)]
+    wrappers = RunOptions(wrappers=[Recorder(path)])
+    offered, _ = await conversed([SEARCH, program("count\nawait count(word='abc')")], tools, options=wrappers)
+    async with Agent("offline", options=RunOptions(wrappers=[Replay(path)])) as agent:
+        assert await agent.ask("go") == "done"
+        assert [tool.name for tool in agent.offered_tools()] == offered[-1] == ["search_tools", "run_code"]
+
+
 async def test_a_decorator_takes_callers() -> None:
     model = ScriptedModel([SEARCH, "done"])
     agent = Agent(model, code_mode=True)
@@ -203,12 +216,13 @@ def test_wrong_callers_are_refused(make: Any, words: str) -> None:
 
 
 async def test_the_tools_of_a_server_have_the_callers_of_its_entry() -> None:
-    config = demo_server_config()
-    config["mcpServers"]["demo"]["allowed_callers"] = ["direct"]
-    model = ScriptedModel([ToolCall("", "search_tools", {"query": "reverse a text"}), "done"])
-    async with Agent(model, mcp_config=config, code_mode=True) as agent:
-        await agent.ask("Reverse abc.")
-        (text,) = [result.text for message in agent.messages for result in message.tool_results]
+    model = ScriptedModel([ToolCall("", "search_tools", {"query": "add two numbers"}), "done"])
+    async with everyday("http") as url:
+        entry = {"url": url, "allowed_callers": ["direct"]}
+        async with Agent(model, mcp_config={"mcpServers": {"every": entry}}, code_mode=True) as agent:
+            await agent.ask("Add 1 and 2.")
+            (text,) = [result.text for message in agent.messages for result in message.tool_results]
     loaded = [tool.name for tool in model.requests[1].tools[2:]]
-    assert loaded
-    assert text == f"Not for programs, call directly: {', '.join(loaded)}"
+    assert "add" in loaded
+    assert text.splitlines()[-1].startswith("Not for programs, call directly: ")
+    assert set(text.rpartition(": ")[2].split(", ")) == set(loaded)

@@ -66,7 +66,9 @@ async def test_a_mode_can_be_chosen_by_the_name_of_a_client(tmp_path: Path) -> N
 async def test_in_code_mode_clients_call_the_tools_that_programs_may_not(tmp_path: Path) -> None:
     direct = everyday_gateway(tmp_path / "direct", ("direct",), mode="code")
     async with direct as scene, scene.client() as client:
-        assert "every__add" in [tool.name for tool in (await client.list_tools()).tools]
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert "every__add" in listed
+        assert "statistics" in str(listed["run_code"].description)
         assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
     code = everyday_gateway(tmp_path / "code", ("code",), mode="code", pinned=("every.ad?",))
     async with code as scene, scene.client() as client:
