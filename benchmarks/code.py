@@ -2,16 +2,17 @@
 
     python -m benchmarks.code [--sandbox]
 
-Seven tasks need one call, seven need independent calls, six need calls that depend on results of others. The model is
-scripted; each side is at its best and knows only what it was shown. It searches in words. Direct calls use
-`load="search"`, so that found tools can be called in the next request, and independent calls are one request. A program
-cannot know the form of a text before it saw one: code mode first makes one call and prints its result, unless that is
-the answer. Tokens are characters / 4 of what a request holds (system prompt, definitions, messages, all of it again at
-each request, as providers count) and of what the model writes. The tools are those of the bundled server, and of three
-services of the example's catalogue where `botocore` is installed; without it two tasks are left out. Seconds are those
-from the question on, with servers that run. Peers are measured if they are installed:
-`pip install botocore 'fastmcp[code-mode]' 'pydantic-ai-harness[code-mode]'`, each with its own code mode over the same
-servers. `--sandbox` measures instead how long the event loop is held by the hostile programs of the tests.
+Seven tasks need one call, eight need independent calls, five need calls that depend on results of others. The model
+is scripted; each side is at its best and knows only what it was shown. It searches in words. Direct calls use
+`load="search"`, so that found tools can be called in the next request, and independent calls are one request. A
+program cannot know the form of a text before it saw one. So one with independent calls of short results prints them
+all for the model; before others, code mode makes one call and prints its result, unless that is the answer. Tokens
+are characters / 4 of what a request holds (system prompt, definitions, messages, all of it again at each request, as
+providers count) and of what the model writes. The tools are those of the bundled server, and of three services of the
+example's catalogue where `botocore` is installed; without it two tasks are left out. Seconds are those from the
+question on, with servers that run. Peers are measured if they are installed: `pip install botocore
+'fastmcp[code-mode]' 'pydantic-ai-harness[code-mode]'`, each with its own code mode over the same servers. `--sandbox`
+measures instead how long the event loop is held by the hostile programs of the tests.
 """
 
 from __future__ import annotations
@@ -65,15 +66,23 @@ async def ours(task: Task, replies: Sequence[Any], **options: Any) -> Measured:
         for message in written
         for call in message.tool_calls
     )
-    is_right = any(task.answer in result for result in results)
+    is_right = any(map(task.is_answered_by, results))
     return Measured(len(model.requests), sent, out, seconds, int(is_right))
 
 
 async def in_programs(task: Task) -> Measured:
-    """mcpagent's code mode: a search, a look at one result if the program depends on its form, and the program."""
+    """mcpagent's code mode, as its prompt says: a search, and the program.
+
+    A program that parses results follows a look at one of them. Short results of independent calls are printed whole.
+    """
     from mcpagent import ToolCall
 
     replies = [ToolCall("", "search_tools", {"query": task.query})]
+    if task.kind == "independent" and task.prints:
+        code = f"{task.imports}\n{task.prints}"
+        return await ours(
+            task, [*replies, ToolCall("", "run_code", {"code": code})], code_mode=True
+        )
     if task.kind != "one call":
         name, arguments = task.calls[0]
         given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())

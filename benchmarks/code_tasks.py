@@ -43,6 +43,7 @@ class Task:
 
     `query` are the words that a model searches with. `waves`: how many calls it can make at once, one wave after the
     other, since those of a wave depend on results of the wave before; () for all at once, (0,) for one after the other.
+    `prints` is a program for independent calls with short `results`, which it prints unread for the model.
     """
 
     query: str
@@ -50,7 +51,9 @@ class Task:
     server: str
     body: str
     waves: tuple[int, ...] = ()
+    prints: str = ""
     answer: str = ""
+    results: list[str] = field(default_factory=list[str])
     calls: list[tuple[str, dict[str, Any]]] = field(
         default_factory=list[tuple[str, dict[str, Any]]]
     )
@@ -90,9 +93,18 @@ class Task:
     @cached_property
     def program(self) -> str:
         """As mcpagent runs it."""
-        return (
-            f"from tools.{self.server} import {', '.join(self.functions)}\n{self.body}"
-        )
+        return f"{self.imports}\n{self.body}"
+
+    @property
+    def imports(self) -> str:
+        """The line that imports the tools."""
+        return f"from tools.{self.server} import {', '.join(self.functions)}"
+
+    def is_answered_by(self, text: str) -> bool:
+        """Return whether the text has the answer, or every result that the model needs for it."""
+        if self.prints:
+            return all(result in text for result in self.results)
+        return self.answer in text
 
     async def run_here(self, tools: Mapping[str, Any]) -> None:
         """Runs it by Python itself, with the tools of a started agent, and keeps what it came to."""
@@ -102,7 +114,9 @@ class Task:
                 self.calls.append((name, arguments))
                 output = await tools[name].run(arguments)
                 text = "\n".join(part.text for part in output.content)
-                return json.loads(text) if name in GIVE_JSON else text
+                value = json.loads(text) if name in GIVE_JSON else text
+                self.results.append(str(value))
+                return value
 
             return call
 
@@ -128,6 +142,9 @@ _BODIES: Sequence[tuple[Any, ...]] = (
         "found = []\nfor name in ['France', 'Japan', 'Brazil', 'India', 'Kenya']:\n"
         "    facts = await country_facts(country=name)\n"
         "    found.append(facts['capital'] + ' ' + facts['currency'])\nfound",
+        (),
+        "for name in ['France', 'Japan', 'Brazil', 'India', 'Kenya']:\n"
+        "    print(await country_facts(country=name))",
     ),
     (
         "is a number prime",
@@ -135,6 +152,8 @@ _BODIES: Sequence[tuple[Any, ...]] = (
         "demo",
         "primes = []\nfor n in range(90, 116):\n    text = await is_prime(number=n)\n"
         "    if ' is a prime' in text:\n        primes.append(n)\nprimes",
+        (),
+        "for n in range(90, 116):\n    print(await is_prime(number=n))",
     ),
     (
         "is it a leap year",
@@ -151,6 +170,9 @@ _BODIES: Sequence[tuple[Any, ...]] = (
         "total = 0.0\nfor km in [1, 5, 10, 21, 42, 100, 160, 384]:\n"
         "    text = await convert_units(value=km, from_unit='km', to_unit='mi')\n"
         "    total += float(text.split('=')[1].split()[0])\nround(total, 1)",
+        (),
+        "for km in [1, 5, 10, 21, 42, 100, 160, 384]:\n"
+        "    print(await convert_units(value=km, from_unit='km', to_unit='mi'))",
     ),
     (
         "distance between capitals",
@@ -161,6 +183,11 @@ _BODIES: Sequence[tuple[Any, ...]] = (
         "        text = await distance_between_capitals(first_city=one, second_city=other)\n"
         "        km = int(text.split('about ')[1].split(' km')[0].replace(',', ''))\n"
         "        if km > best:\n            best, pair = km, one + ' ' + other\n[pair, best]",
+        (),
+        "cities = ['Paris', 'Tokyo', 'Nairobi', 'Canberra', 'Ottawa']\n"
+        "for place, one in enumerate(cities):\n"
+        "    for other in cities[place + 1:]:\n"
+        "        print(await distance_between_capitals(first_city=one, second_city=other))",
     ),
     (
         "hash a text",
@@ -169,6 +196,9 @@ _BODIES: Sequence[tuple[Any, ...]] = (
         "found = []\nfor name in ['anna', 'ben', 'cleo', 'dora', 'emil', 'fynn', 'gus', 'hana']:\n"
         "    text = await hash_text(text=name, algorithm='sha256')\n"
         "    if text[0] in '0123456789':\n        found.append(name)\nfound",
+        (),
+        "for name in ['anna', 'ben', 'cleo', 'dora', 'emil', 'fynn', 'gus', 'hana']:\n"
+        "    print(await hash_text(text=name, algorithm='sha256'))",
     ),
     (
         "add, search and read notes",
@@ -187,6 +217,8 @@ _BODIES: Sequence[tuple[Any, ...]] = (
         "best, year = '', 0\nfor n in range(1980, 2010):\n    text = await to_roman_numeral(number=n)\n"
         "    numeral = text.split()[-1].strip('.')\n    if len(numeral) > len(best):\n"
         "        best, year = numeral, n\n[year, best]",
+        (),
+        "for n in range(1980, 2010):\n    print(await to_roman_numeral(number=n))",
     ),
     (
         "s3 bucket location versioning encryption",

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mcpagent.toolsets.api_toolset import openapi_toolset
     from mcpagent.toolsets.composition import (
         approval_required,
+        callable_from,
         combined,
         deferred,
         dynamic,
@@ -164,6 +165,7 @@ __all__ = [
     "WebSearch",
     "Wrapper",
     "approval_required",
+    "callable_from",
     "combined",
     "deferred",
     "dump_messages",
@@ -289,6 +291,7 @@ __getattr__, __dir__ = late_names(
         "permissions.approval_policy": ("ApprovalPolicy",),
         "toolsets.composition": (
             "approval_required",
+            "callable_from",
             "combined",
             "deferred",
             "dynamic",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mcpagent.values.limits.run_limits import Limits
     from mcpagent.values.messages import Message, Spent, ToolDefinition
     from mcpagent.values.tool_context import ToolContext
-    from mcpagent.values.tools import Tool
+    from mcpagent.values.tools import Tool, ToolCaller
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -240,6 +240,7 @@ class Agent(Runnable[Deps]):
         read_only: bool | None = None,
         safe_to_repeat: bool | None = None,
         large_result_tokens: int | None = None,
+        allowed_callers: Sequence[ToolCaller] = ("direct", "code"),
     ) -> Callable[[_Function], _Function]: ...
 
     def tool(self, function: Any = None, **options: Any) -> Any:

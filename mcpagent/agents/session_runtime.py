@@ -110,6 +110,11 @@ from mcpagent.values.type_variables import Deps
 if TYPE_CHECKING:
     from mcpagent.search import SearchResult
 
+_SMALL_WITH_PROGRAMS = (
+    "is a small model: in code mode, a search also loads the tools that it finds, for direct calls; "
+    'profile="large" disables that'
+)
+
 _T = TypeVar("_T")
 _O = TypeVar("_O")
 
@@ -872,6 +877,7 @@ class SessionRuntime(Runnable[Deps]):
             limits=partial(tool_limits, model),
             settle=self._settle,
             instructs=instructs_at_once,
+            has_programs=owner.definition.code_mode is not None,
         )
         if after is None:
             self._large.begin(tools)
@@ -975,7 +981,12 @@ class SessionRuntime(Runnable[Deps]):
             tools.virtual = tuple(
                 owner.definition.bind(program_tools(tools, self._memory, code))
             )
-            section = programs_section(_category_lines(tools))
+            loads = tools.options.load == "search"
+            section = programs_section(
+                _category_lines(tools), loads=loads, has_direct=bool(tools.pinned)
+            )
+            if loads and self._is_small:
+                owner.warn(f"{owner.model.name} {_SMALL_WITH_PROGRAMS}")
         elif tools.searching:
             tools.options = _possible_execution(tools, owner)
             tools.virtual = tuple(owner.definition.bind(tool_search_tools(tools)))

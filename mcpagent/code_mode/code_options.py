@@ -56,16 +56,16 @@ class CodeMode:
 
 
 def search_for_programs(search: ToolSearch | None) -> ToolSearch:
-    """Return the tool search of code mode: local, over all tools that are not pinned, and loading none.
+    """Return the tool search of code mode: local, over all tools that are not pinned, without prefetch.
 
-    A direct call of a known tool runs, since small models write such calls instead of programs.
+    It loads what it finds with `load="search"`, which is the default of small models. A direct call of a known tool
+    runs, since small models write such calls instead of programs.
     """
     wanted = search or ToolSearch()
     ours = replace(
         wanted,
         enabled=True,
         execution="local",
-        load="add_tool",
         prefetch=0,
         on_direct_call=wanted.on_direct_call or "run",
     )

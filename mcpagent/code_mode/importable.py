@@ -13,6 +13,7 @@ from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.utilities.json_schema.parts import properties_of
 from mcpagent.utilities.python.worker_threads import beside_loop
+from mcpagent.values.messages import ToolsShown
 from mcpagent.values.tools import Tool
 
 _MANY = 1_000
@@ -81,7 +82,7 @@ def functions_of(
 
 
 def importable(session: SessionTools) -> list[str]:
-    """By offered name, in order: what is pinned, was discovered, or shown by a search."""
+    """Return the offered names of functions that are pinned, were discovered, or shown by a search, in order."""
     discovery = session.conversation.discovery
     names = dict.fromkeys(
         (*session.pinned, *discovery.discovered, *sorted(discovery.shown))
@@ -89,8 +90,21 @@ def importable(session: SessionTools) -> list[str]:
     return [
         name
         for name in names
-        if name in session.known and name not in discovery.removed
+        if name in session.known
+        and name not in discovery.removed
+        and session.is_function(session.known[name])
     ]
+
+
+def shown_functions(
+    session: SessionTools, names: Iterable[str]
+) -> tuple[ToolsShown, ...]:
+    """Return the message part that records which functions the model has seen: it may import them from now on."""
+    known = tuple(name for name in names if name in session.known)
+    if not known:
+        return ()
+    keys = tuple(session.known[name].definition.key for name in known)
+    return (ToolsShown(known, keys),)
 
 
 def module_stub(functions: Mapping[str, Function]) -> str:

@@ -390,33 +390,8 @@ class Memory:
         }
         memory = cls(lost="" if "variables" in found else _LOST, store_key=store_key)
         if variables := found.get("variables"):
-            now = _variables_of(variables)
-            memory.state, memory.context, memory.modules, memory.lost = (
-                now.state,
-                now.context,
-                now.modules,
-                now.lost,
-            )
-            places = variables["places"]
-            marked = [
-                (
-                    place,
-                    _read_signed(
-                        key, session, _marked(place), data.get(_marked(place))
-                    ),
-                )
-                for place in places
-            ]
-            earlier = [_variables_of(part, place) for place, part in marked[:-1]]
-            memory.earlier = (
-                *earlier,
-                *(replace(now, place=place) for place in places[-1:]),
-            )
-            for source, name, *listed, module, function in variables["imported"]:
-                tool_key = ToolKey(source, name, *listed).offered_as(name)
-                memory.imports({tool_key: ImportPlace(module, function)})
-            for tool, place in memory.imported.items():
-                memory.places.give(tool, place)
+            read = partial(_read_marked, key, session, data)
+            memory._restore_variables(variables, read)
         if underway := found.get("underway"):
             asked = tuple(AskedCall(**one) for one in underway["asked"])
             memory.underway = Underway(
@@ -432,6 +407,33 @@ class Memory:
         if ended := found.get("ended"):
             memory.ended = EndedProgram(**ended)
         return memory
+
+    def _restore_variables(
+        self,
+        variables: Mapping[str, Any],
+        read: Callable[[int], dict[str, Any] | None],
+    ) -> None:
+        """Restore the variables, those of earlier programs by their place, and the imports."""
+        now = _variables_of(variables)
+        self.state, self.context = now.state, now.context
+        self.modules, self.lost = now.modules, now.lost
+        places = variables["places"]
+        earlier = [_variables_of(read(place), place) for place in places[:-1]]
+        last = [replace(now, place=place) for place in places[-1:]]
+        self.earlier = (*earlier, *last)
+        for source, name, *listed, module, function in variables["imported"]:
+            tool_key = ToolKey(source, name, *listed).offered_as(name)
+            self.imports({tool_key: ImportPlace(module, function)})
+        for tool, place in self.imported.items():
+            self.places.give(tool, place)
+
+
+def _read_marked(
+    key: bytes | None, session: str, data: Mapping[str, Any], place: int
+) -> dict[str, Any] | None:
+    """Return the signed variables of an earlier program; None if they are missing or changed."""
+    name = _marked(place)
+    return _read_signed(key, session, name, data.get(name))
 
 
 def _marked(place: int) -> str:

@@ -7,14 +7,19 @@ import builtins
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mcpagent.code_mode.importable import Modules, functions_of, known_places
+from mcpagent.code_mode.importable import (
+    Modules,
+    functions_of,
+    known_places,
+    shown_functions,
+)
 from mcpagent.code_mode.memory import EndedProgram
 from mcpagent.code_mode.prelude import BRIEF, HAS, IMAGES, LAST, NEVER, SHOWN, STATEMENT
-from mcpagent.code_mode.program_calls import Job
+from mcpagent.code_mode.program_calls import BREAKS_SCHEMA, Job
 from mcpagent.code_mode.program_source import (
     LONG_CODE,
     Program,
@@ -31,8 +36,8 @@ from mcpagent.errors import SessionStoreError
 from mcpagent.utilities.python.worker_threads import beside_loop
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.values.approval import PendingCall
-from mcpagent.values.messages import Image, Text, ToolErrorKind, ToolsShown
-from mcpagent.values.tools import ToolOutput
+from mcpagent.values.messages import Image, Text, ToolErrorKind, ToolsChanged
+from mcpagent.values.tools import ToolChange, ToolOutput
 
 MAX_PROBLEMS, MAX_LINES, MAX_BRIEF, MAX_NAMES = 8, 20, 200, 6
 MAX_IMAGES, MAX_IMAGE_CHARACTERS = 10, 8_000_000
@@ -44,35 +49,68 @@ NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to s
 
 
 def refused(job: Job, modules: Modules, problems: Sequence[Problem]) -> ToolOutput:
-    """Return the certain problems of a program, and the signatures of imported functions that no search had shown."""
-    program = job.program
+    """Return the certain problems of a program, and the signatures of imported functions that no search had shown.
+
+    An imported tool that programs may not call is loaded, so that the model can call it.
+    """
+    session = job.session
     told = ["The program was not run, and made no call:"]
-    told += _problem_lines(program, problems)
+    told += _problem_lines(job.program, problems)
     if len(problems) > MAX_PROBLEMS:
         told.append(f"and {len(problems) - MAX_PROBLEMS} more")
-    names = _not_shown(job, modules)
-    unseen = functions_of(job.session, job.memory.places, names)
-    for module, functions in unseen.items():
+    imported = _not_shown(job, modules)
+    names = [name for name in imported if session.is_function(session.known[name])]
+    direct = [name for name in imported if name not in names]
+    if direct:
         told.append(
-            f"These of tools.{module} were not shown before, and can be imported now:"
+            f"{', '.join(direct)}: only for direct calls, not for programs. Call it directly, without import."
         )
-        told += [function.stub.shown() for function in functions.values()]
-    unknown = any(
-        one.module and one.module not in modules and one.module not in unseen
-        for one in program.imports
-    )
-    if unknown or any(
-        one.name
-        and one.module
-        and not _has(one.name, modules.get(one.module), unseen.get(one.module))
-        for one in program.imports
-    ):
+    unseen = functions_of(session, job.memory.places, names)
+    told += _unseen_lines(unseen)
+    if _has_unknown_import(job.program, [modules, unseen], imported.values()):
         told.append(
             "Use search_tools to find functions; only what it has shown can be imported."
         )
-    keys = tuple(job.session.known[name].definition.key for name in names)
-    changes = (ToolsShown(tuple(names), keys),) if names else ()
-    return ToolOutput((Text("\n".join(told)),), "invalid_arguments", changes)
+    hidden = [name for name in direct if not session.is_offered(name)]
+    changes = list[ToolChange]()
+    if loaded := session.fitting(hidden):
+        changes.append(ToolsChanged(added=session.definitions(loaded)))
+    changes += shown_functions(session, names)
+    return ToolOutput((Text("\n".join(told)),), "invalid_arguments", tuple(changes))
+
+
+def _unseen_lines(unseen: Modules) -> list[str]:
+    """Return the stubs of imported functions that no search had shown."""
+    lines = list[str]()
+    for module, functions in unseen.items():
+        lines.append(
+            f"These of tools.{module} were not shown before, and can be imported now:"
+        )
+        lines += [function.stub.shown() for function in functions.values()]
+    return lines
+
+
+def _has_unknown_import(
+    program: Program,
+    known: Sequence[Modules],
+    there: Collection[tuple[str, str]],
+) -> bool:
+    """Return whether a program imports a module or name that no known function, class or tool `there` has."""
+    modules = {module for one in known for module in one}
+    modules.update(module for module, _ in there)
+    for one in program.imports:
+        if not one.module:
+            continue
+        if one.module not in modules:
+            return True
+        found = [functions.get(one.module) for functions in known]
+        if (
+            one.name
+            and (one.module, one.name) not in there
+            and not _has(one.name, *found)
+        ):
+            return True
+    return False
 
 
 def _problem_lines(program: Program, problems: Sequence[Problem]) -> list[str]:
@@ -122,18 +160,18 @@ def _has(name: str, *modules: Any) -> bool:
     )
 
 
-def _not_shown(job: Job, modules: Modules) -> list[str]:
-    """Return the offered names of correctly imported tools that no search has shown."""
+def _not_shown(job: Job, modules: Modules) -> dict[str, tuple[str, str]]:
+    """Return module and function of correctly imported tools that the program could not import, by offered name."""
     places = known_places(job.session, job.memory.places).by_key
     wanted = {(one.module, one.name) for one in job.program.imports if one.name}
-    wanted -= {
-        (module, name) for module, functions in modules.items() for name in functions
-    }
-    return [
-        name
-        for name, tool in job.session.known.items()
-        if ((place := places[tool.definition.key]).module, place.function) in wanted
-    ]
+    for module, functions in modules.items():
+        wanted -= {(module, name) for name in functions}
+    found = dict[str, tuple[str, str]]()
+    for name, tool in job.session.known.items():
+        place = places[tool.definition.key]
+        if (place.module, place.function) in wanted:
+            found[name] = (place.module, place.function)
+    return found
 
 
 async def finished(
@@ -146,86 +184,108 @@ async def finished(
     """
     if isinstance(step, tuple):
         return ToolOutput((), pending=step)
-    memory, program = job.memory, job.program
-    memory.underway = None
-    printed = job.before + job.sandbox.printed
-    parts = [printed.rstrip("\n")]
+    job.memory.underway = None
+    parts = [(job.before + job.sandbox.printed).rstrip("\n")]
     if isinstance(step, Ended):
-        if program.has_value:
-            value = await job.sandbox.value_of(
-                f"{SHOWN}({LAST}, {MAX_PRINTED}) if {LAST} is not None else ''"
-            )
-            too_large = "(the value of the last expression is too large to be shown: print a part of it)"
-            parts.append(
-                value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large
-            )
-        ran = program.source
+        parts.append(await _last_value(job))
+        ran = job.program.source
     else:
-        begun = await job.sandbox.value_of(STATEMENT)
-        number = None
-        if type(begun) is int and 0 <= begun < len(program.tree.body):
-            number = begun
-        parts.append(await _failure(job, step, number))
-        if job.doubts:
-            parts += [
-                "The type checker had doubted, before the program ran:",
-                *_problem_lines(program, job.doubts),
-            ]
-        if step.is_lost:
-            ran = ""
-        else:
-            ran = await _left_behind(job, number)
+        lines, ran = await _failed_parts(job, step)
+        parts += lines
     images, words = await _shown_images(job)
     parts += [words, *await _trouble_lines(job, step)]
     is_lost = isinstance(step, Failed) and step.is_lost
-    if is_lost or not (state := await job.sandbox.dumped()):
+    state = b""
+    if not is_lost:
+        state = await job.sandbox.dumped()
+    if state:
+        await _remember(job, state, ran)
+    else:
         parts.append(
             "Variables are as they were before this program. Calls that it made were made."
         )
-    else:
-        memory.state = state
-        ran = f"{job.known_before}{ran}"
-        own = [
-            *(one.module or one.name for one in program.imports),
-            *submodules_in(job.known_before),
-        ]
-        memory.modules = tuple(
-            dict.fromkeys([*memory.modules, *(module for module in own if module)])
-        )
-        await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
-        memory.mark(job.run.conversation.place)
     text = "\n".join(part for part in parts if part)
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
-    error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
-    if job.is_kept:
-        memory.ended = EndedProgram(
-            job.run.context.call_id,
-            job.run.conversation.place,
-            text or NOTHING_SHOWN,
-            error,
-        )
-        await job.make_ready()
-        with suppress(SessionStoreError):  # the next write ends the run for it
-            await job.run.keep()
+    text = text or NOTHING_SHOWN
+    error: ToolErrorKind | None = None
+    if isinstance(step, Failed):
+        error = "failed"
+    await _store_end(job, text, error)
     return ToolOutput(
-        (Text(text or NOTHING_SHOWN), *images),
+        (Text(text), *images),
         error,
         tuple(job.changes),
         blocks=tuple(job.blocks),
     )
 
 
+async def _last_value(job: Job) -> str:
+    """Return the value of the program's last expression as text; "" if it has none."""
+    if not job.program.has_value:
+        return ""
+    value = await job.sandbox.value_of(
+        f"{SHOWN}({LAST}, {MAX_PRINTED}) if {LAST} is not None else ''"
+    )
+    if isinstance(value, str):
+        return value[: MAX_PRINTED + 100]
+    return "(the value of the last expression is too large to be shown: print a part of it)"
+
+
+async def _failed_parts(job: Job, failed: Failed) -> tuple[list[str], str]:
+    """Return the lines about an exception, and source code with the effects of the program until then."""
+    begun = await job.sandbox.value_of(STATEMENT)
+    number = None
+    if type(begun) is int and 0 <= begun < len(job.program.tree.body):
+        number = begun
+    lines = [await _failure(job, failed, number)]
+    if job.doubts:
+        lines.append("The type checker had doubted, before the program ran:")
+        lines += _problem_lines(job.program, job.doubts)
+    if failed.is_lost:
+        return lines, ""
+    return lines, await _left_behind(job, number)
+
+
+async def _remember(job: Job, state: bytes, ran: str) -> None:
+    """Store the variables, and what the next program may refer to: source code with the effects of this one."""
+    memory, program = job.memory, job.program
+    memory.state = state
+    ran = f"{job.known_before}{ran}"
+    own = [one.module or one.name for one in program.imports]
+    own += submodules_in(job.known_before)
+    modules = [module for module in own if module]
+    memory.modules = tuple(dict.fromkeys([*memory.modules, *modules]))
+    await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
+    memory.mark(job.run.conversation.place)
+
+
+async def _store_end(job: Job, text: str, error: ToolErrorKind | None) -> None:
+    """Write the program's output to the session's store, if there is one."""
+    if not job.is_kept:
+        return
+    run = job.run
+    job.memory.ended = EndedProgram(
+        run.context.call_id, run.conversation.place, text, error
+    )
+    await job.make_ready()
+    with suppress(SessionStoreError):  # the next write ends the run for it
+        await run.keep()
+
+
 async def _trouble_lines(job: Job, step: Ended | Failed) -> list[str]:
     """Return the line of calls without a usable result, and that of coroutines that were never awaited."""
     lines = list[str]()
-    counted = Counter(job.troubles)
-    if counted:
-        kinds = dict.fromkeys(kind for kind, _ in counted)
-        told = [
-            f"{kind}: {_listed({path: counted[kind, path] for one, path in counted if one == kind})}"
-            for kind in kinds
-        ]
+    by_kind: dict[str, Counter[str]] = {}
+    for kind, path in job.troubles:
+        by_kind.setdefault(kind, Counter())[path] += 1
+    broken = by_kind.pop(BREAKS_SCHEMA, None)
+    if by_kind:
+        told = [f"{kind}: {_listed(paths)}" for kind, paths in by_kind.items()]
         lines.append(f"(calls without a usable result: {'; '.join(told)})")
+    if broken:
+        lines.append(
+            f"(results that break the output schema of their own server: {_listed(broken)})"
+        )
     never = await job.sandbox.value_of(f"{NEVER}()")
     names = [str(name)[:120] for name in never] if isinstance(never, list) else []
     if isinstance(step, Ended) and step.unawaited and not names:
@@ -311,24 +371,35 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
         told[MAX_LINES // 2 : -MAX_LINES // 2] = [
             f"and {len(told) - MAX_LINES:,} lines more"
         ]
-    kind = failed.kind if failed.is_lost else SHOWN_ERRORS.get(failed.kind, failed.kind)
-    told.append(f"{kind}: {failed.message[:2_000]}" if failed.message else kind)
+    kind = failed.kind
+    if not failed.is_lost:
+        kind = SHOWN_ERRORS.get(kind, kind)
+    words = kind
+    if failed.message:
+        words = f"{kind}: {failed.message[:2_000]}"
+    told.append(words)
     if led and not failed.is_lost:
-        names = (
-            await beside_loop(
-                lambda: program.names_at(led[0]),
-                is_much=len(program.source) > LONG_CODE,
-            )
-        )[:6]
-        reads = ", ".join(f"{BRIEF}(lambda: {name})" for name in names)
-        values = await job.sandbox.value_of(f"[{reads}]") if names else None
-        known = zip(names, values, strict=False) if isinstance(values, list) else ()
-        told += [
-            f"    {name} = {value[:MAX_BRIEF]}"
-            for name, value in known
-            if isinstance(value, str)
-        ]
+        told += await _values_at(job, led[0])
     return "\n".join(told)
+
+
+async def _values_at(job: Job, line: int) -> list[str]:
+    """Return a line for each variable of this line of the program, with its value."""
+    program = job.program
+    is_much = len(program.source) > LONG_CODE
+    named = await beside_loop(lambda: program.names_at(line), is_much=is_much)
+    names = named[:6]
+    if not names:
+        return []
+    reads = ", ".join(f"{BRIEF}(lambda: {name})" for name in names)
+    values = await job.sandbox.value_of(f"[{reads}]")
+    if not isinstance(values, list):
+        return []
+    return [
+        f"    {name} = {value[:MAX_BRIEF]}"
+        for name, value in zip(names, values, strict=False)
+        if isinstance(value, str)
+    ]
 
 
 async def _left_behind(job: Job, number: int | None) -> str:

@@ -28,7 +28,6 @@ from mcpagent.run.agent_run import AgentRun, nothing_to_keep
 from mcpagent.run.execution import run_inner_call
 from mcpagent.run.middleware.journaling import is_written
 from mcpagent.run.middleware.permission_gate import waiting_call
-from mcpagent.run.validation import output_problem
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.utilities.python.worker_threads import beside_loop, is_large
 from mcpagent.utilities.text.safe_text import safe_line
@@ -63,7 +62,8 @@ _TROUBLES: Mapping[ToolErrorKind, str] = {
     "server_down": "server unavailable",
     "cancelled": "cancelled",
 }
-_BREAKS = "result against its output schema"
+BREAKS_SCHEMA = "breaks its output schema"
+"""The trouble of a call whose result the program got although it breaks the schema that its server gives."""
 
 MAX_BLOCKS = 64_000_000
 """Characters of base64 of all files that one program gets."""
@@ -332,13 +332,9 @@ async def _made(job: Job, asked: AskedCall) -> _Answer:
     cause = await beside_loop(
         lambda: _cause(asked, _key_of(job, asked, function)), is_much=is_much
     )
-    if (known := job.run.conversation.progress.get(call_id)) is not None:
-        answer = _kept_answer(known, cause)
-        if answer is not None:
-            job.blocks += known.blocks
-            if known.is_unknown or known.cause != cause:
-                job.troubles.append(("unknown outcome", asked.path))
-            return answer
+    before = _earlier_answer(job, asked, call_id, cause)
+    if before is not None:
+        return before
     job.calls += 1
     if job.calls > job.options.calls:
         words = f"this program has made {job.options.calls} calls, which is the limit; end it"
@@ -361,6 +357,22 @@ async def _made(job: Job, asked: AskedCall) -> _Answer:
         return made.pending[0]
     assert made.output is not None
     return await _given(job, asked, call_id, function.tool, made.output, sent)
+
+
+def _earlier_answer(
+    job: Job, asked: AskedCall, call_id: str, cause: str
+) -> dict[str, Any] | None:
+    """Return the answer that an ended process had to this call; None if the call has to be made."""
+    known = job.run.conversation.progress.get(call_id)
+    if known is None:
+        return None
+    answer = _kept_answer(known, cause)
+    if answer is None:
+        return None
+    job.blocks += known.blocks
+    if known.is_unknown or known.cause != cause:
+        job.troubles.append(("unknown outcome", asked.path))
+    return answer
 
 
 def _note(job: Job, asked: AskedCall, output: ToolOutput | None) -> None:
@@ -403,32 +415,10 @@ async def _given(
 ) -> dict[str, Any]:
     """Return the result of a tool for the program, and journal it for a process that may have to resume the program."""
     job.changes += output.changes
-    if output.error is None and tool.output_schema is not None:
-        problem = await output_problem(tool.output_schema, output.structured)
-        job.troubles += [(_BREAKS, asked.path)] if problem else []
-    given, text = output, ""
-    try:
-        is_much = is_large(
-            [
-                output.structured,
-                *(part.text for part in output.content if isinstance(part, Text)),
-            ]
-        )
-        if output.error is None:
-            text = await beside_loop(partial(value_text, tool, output), is_much=is_much)
-    except (
-        TypeError,
-        ValueError,
-        RecursionError,
-    ) as error:  # of a tool in this process, which may give anything
-        words = f"was called, but its result is no JSON: {safe_line(str(error), 200)}"
-        output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
-    if len(text) > (most := job.options.memory_mb * MAX_RESULT_SHARE):
-        words = f"was called, but its result has {len(text):,} characters; a program takes {most:,}: ask for less"
-        output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
-    if sum(len(block.data) for block in (*job.blocks, *output.blocks)) > MAX_BLOCKS:
-        words = "was called, but one program gets no more than 64 MB that are no text: get fewer files at once"
-        output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
+    if output.schema_problem:
+        job.troubles.append((BREAKS_SCHEMA, f"{asked.path}: {output.schema_problem}"))
+    given = output
+    output, text = await _usable(job, tool, given)
     job.blocks += output.blocks
     if output is not given:
         _note(job, asked, output)
@@ -448,6 +438,29 @@ async def _given(
         job.run.conversation.note_progress(call_id, progress)
         await is_written(job.run)
     return answer
+
+
+async def _usable(job: Job, tool: Tool, output: ToolOutput) -> tuple[ToolOutput, str]:
+    """Return the output and its value in the sandbox's format; an error if no program can have this value."""
+    text = words = ""
+    texts = [part.text for part in output.content if isinstance(part, Text)]
+    try:
+        is_much = is_large([output.structured, *texts])
+        if output.error is None:
+            text = await beside_loop(partial(value_text, tool, output), is_much=is_much)
+    # A tool in this process may return anything.
+    except (TypeError, ValueError, RecursionError) as error:
+        words = f"its result is no JSON: {safe_line(str(error), 200)}"
+    most = job.options.memory_mb * MAX_RESULT_SHARE
+    if len(text) > most:
+        words = f"its result has {len(text):,} characters; a program takes {most:,}: ask for less"
+    size = sum(len(block.data) for block in (*job.blocks, *output.blocks))
+    if size > MAX_BLOCKS:
+        words = "one program gets no more than 64 MB that are no text: get fewer files at once"
+    if not words:
+        return output, text
+    failed = f"{tool.name} was called, but {words}"
+    return ToolOutput.of_text(failed, error="failed"), ""
 
 
 def _kept_answer(known: CallProgress, cause: str) -> dict[str, Any] | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.importable import (
@@ -15,22 +15,29 @@ from mcpagent.code_mode.importable import (
     functions_of,
     importable,
     known_places,
+    shown_functions,
 )
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.python_table import offered_modules
 from mcpagent.code_mode.running import run_code
 from mcpagent.prompt.builder import category_lines, connecting_line, program_words
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
+from mcpagent.search.signature import call_signature
 from mcpagent.tool_search.search_tools import (
+    SearchCall,
     found_by,
+    loaded_by_search,
     search_call,
     search_tools_definition,
     servers_down,
 )
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.values.events import ToolsSearched
-from mcpagent.values.messages import Text, ToolDefinition, ToolsShown
-from mcpagent.values.tools import Tool, ToolOutput
+from mcpagent.values.messages import Text, ToolDefinition, ToolsChanged
+from mcpagent.values.tools import Tool, ToolChange, ToolOutput
+
+if TYPE_CHECKING:
+    from mcpagent.search import SearchResult
 
 RUN_CODE = "run_code"
 
@@ -51,7 +58,7 @@ def program_tools(
     search = ToolDefinition(
         searching.name, program_words("search"), searching.parameters
     )
-    code = {"type": "string", "description": "The Python program"}
+    code = {"type": "string"}
     schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
     run = ToolDefinition(RUN_CODE, program_words("run", offered_modules()), schema)
     return (
@@ -78,6 +85,8 @@ def _how_to_call(session: SessionTools, memory: Memory, name: str) -> str:
     tool = session.find(name)
     if tool is None:
         return "Search for functions with search_tools."
+    if not session.is_function(tool):
+        return "Search for it with search_tools, which loads it."
     place = known_places(session, memory.places).by_key[tool.definition.key]
     return f"Call it in a program: run_code with `from tools.{place.module} import {place.function}`."
 
@@ -125,63 +134,110 @@ async def _search(
             f"There are no tools: none is connected.{servers_down(session)} Do not search again."
         )
     await find_places(session, memory.places)
-    names = [
-        match.tool.name for match in result.matches if match.tool.name in session.known
-    ]
+    found = [match.tool.name for match in result.matches]
+    names = [name for name in found if name in session.known]
+    functions = [name for name in names if session.is_function(session.known[name])]
+    loaded = _loaded_for_direct_calls(session, result, names)
     # Stubs of third-party schemas may take a while.
-    modules = await asyncio.to_thread(functions_of, session, memory.places, names)
-    lines = []
+    modules = await asyncio.to_thread(functions_of, session, memory.places, functions)
+    lines = [*result.notes]
     if result.error:
-        lines = [result.error]
-    lines += [*result.notes]
-    if not names:
-        near = ""
-        if result.nearest:
-            near = f" Nearest names: {', '.join(result.nearest)}."
-        categories = category_lines(session.categories())
-        categories += [connecting_line(server) for server in session.listing.connecting]
-        lines.append(
-            f"No function matches.{near}{servers_down(session)} There are:\n"
-            + "\n".join(categories or ["- none"])
-        )
-    else:
-        if result.how == "closest":
-            lines.append("no tool matches the pattern; closest by words:")
-        elif not result.found:
-            lines.append(
-                "Only weak matches: search once more in other words if none does what you need."
-            )
-        shown = asked.offset + len(result.matches)
-        if result.found > shown and result.how != "exact":
-            lines.append(
-                f"{result.found - shown} more match: narrow the query, or go on with offset={shown}."
-            )
+        lines = [result.error, *lines]
+    if names:
+        lines += _match_lines(result, asked)
         lines += [
-            _module_words(module, functions, memory)
-            for module, functions in modules.items()
+            _module_words(module, stubs, memory) for module, stubs in modules.items()
         ]
-    if isinstance(asked.query, str):
-        query = asked.query
+        lines += _direct_lines(session, names, loaded)
     else:
-        query = ", ".join(asked.query[:MAX_QUERIES])
-    about = (result.found, tuple(names), len(session.known), time.monotonic() - started)
-    event = ToolsSearched(query[:MAX_QUERY], *about, session.listing.connecting)
-    change = shown_functions(session, names)
-    return ToolOutput((Text("\n".join(lines)),), changes=change, events=(event,))
+        lines.append(_nothing_found(session, result))
+    changes = list[ToolChange]()
+    if loaded:
+        changes.append(ToolsChanged(added=session.definitions(loaded)))
+    changes += shown_functions(session, names)
+    event = _searched(session, asked, result.found, names, started)
+    return ToolOutput((Text("\n".join(lines)),), None, tuple(changes), (event,))
 
 
-def shown_functions(
-    session: SessionTools, names: Iterable[str]
-) -> tuple[ToolsShown, ...]:
-    """Return the message part that records which functions the model has seen: it may import them from now on."""
-    known = tuple(name for name in names if name in session.known)
-    if known:
-        return (
-            ToolsShown(
-                known, tuple(session.known[name].definition.key for name in known)
-            ),
+def _searched(
+    session: SessionTools,
+    asked: SearchCall,
+    count: int,
+    names: Sequence[str],
+    started: float,
+) -> ToolsSearched:
+    """Return the event of a search that found `count` tools, and showed those of these names."""
+    query = asked.query
+    if not isinstance(query, str):
+        query = ", ".join(query[:MAX_QUERIES])
+    about = (count, tuple(names), len(session.known), time.monotonic() - started)
+    return ToolsSearched(query[:MAX_QUERY], *about, session.listing.connecting)
+
+
+def _nothing_found(session: SessionTools, result: SearchResult) -> str:
+    near = ""
+    if result.nearest:
+        near = f" Nearest names: {', '.join(result.nearest)}."
+    categories = category_lines(session.categories())
+    categories += [connecting_line(server) for server in session.listing.connecting]
+    listed = "\n".join(categories or ["- none"])
+    return f"No function matches.{near}{servers_down(session)} There are:\n{listed}"
+
+
+def _match_lines(result: SearchResult, asked: SearchCall) -> list[str]:
+    """Return notes on how well the results match, and how many more there are."""
+    lines = list[str]()
+    if result.how == "closest":
+        lines.append("no tool matches the pattern; closest by words:")
+    elif not result.found:
+        lines.append(
+            "Only weak matches: search once more in other words if none does what you need."
         )
-    return ()
+    shown = asked.offset + len(result.matches)
+    if result.found > shown and result.how != "exact":
+        lines.append(
+            f"{result.found - shown} more match: narrow the query, or go on with offset={shown}."
+        )
+    return lines
+
+
+def _loaded_for_direct_calls(
+    session: SessionTools, result: SearchResult, names: Sequence[str]
+) -> Sequence[str]:
+    """Return the found tools to load: those that no program may call, and with `load="search"` the likely ones.
+
+    Tools that the model is offered already, or that exceed its limits, are not among them.
+    """
+    wanted = [name for name in names if not session.is_function(session.known[name])]
+    if session.options.load == "search":
+        offered = {tool.name for tool in session.offer()}
+        likely = loaded_by_search(result, session, offered)
+        wanted += [name for name in likely if session.is_direct(session.known[name])]
+    new = [name for name in dict.fromkeys(wanted) if not session.is_offered(name)]
+    return session.fitting(new)
+
+
+def _direct_lines(
+    session: SessionTools, names: Sequence[str], loaded: Sequence[str]
+) -> list[str]:
+    """Return the lines about found tools that the model calls itself; `loaded` are offered from now on."""
+    lines, both = list[str](), list[str]()
+    only = list[str]()
+    for name in names:
+        is_ready = name in loaded or session.is_offered(name)
+        is_function = session.is_function(session.known[name])
+        if is_function and name in loaded:
+            both.append(name)
+        elif is_ready and not is_function:
+            only.append(name)
+        elif not is_function:
+            signature = call_signature(session.known[name].definition)
+            lines.append(f"Not for programs, call directly by name: {signature}")
+    if both:
+        lines.append(f"Loaded, can be called directly too: {', '.join(both)}")
+    if only:
+        lines.append(f"Not for programs, call directly: {', '.join(only)}")
+    return lines
 
 
 def _module_words(

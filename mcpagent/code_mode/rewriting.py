@@ -218,14 +218,25 @@ def _generator(function: ast.FunctionDef, lines: Lines) -> list[Edit]:
         if isinstance(node, ast.Return):
             edits.append(Edit(lines.start(node), lines.end(node), done))
         elif isinstance(node, ast.Yield | ast.YieldFrom):
-            begin, stop = lines.start(node), lines.end(node)
-            word = _YIELD.match(lines.data, begin)
-            method = "extend" if isinstance(node, ast.YieldFrom) else "append"
-            value = "None" if isinstance(node, ast.Yield) and node.value is None else ""
-            length = len(word[0]) if word else 5
-            edits.append(Edit(begin, begin + length, f"{YIELDED}.{method}(({value}"))
-            edits.append(Edit(stop, stop, "))", -1))
+            edits += _collecting(node, lines)
     return edits
+
+
+def _collecting(node: ast.Yield | ast.YieldFrom, lines: Lines) -> list[Edit]:
+    """Return edits after which `yield` adds its value to the collected ones."""
+    begin, stop = lines.start(node), lines.end(node)
+    length = 5
+    if word := _YIELD.match(lines.data, begin):
+        length = len(word[0])
+    value = ""
+    if isinstance(node, ast.YieldFrom):
+        method = "extend"
+    else:
+        method = "append"
+        if node.value is None:
+            value = "None"
+    opening = f"{YIELDED}.{method}(({value}"
+    return [Edit(begin, begin + length, opening), Edit(stop, stop, "))", -1)]
 
 
 # -- what stays missing -----------------------------------------------------------------------------------------------

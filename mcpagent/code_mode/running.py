@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.importable import find_places, module_stub, sandbox_values
+from mcpagent.code_mode.importable import (
+    Modules,
+    find_places,
+    module_stub,
+    sandbox_values,
+)
 from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_answers import finished, refused
 from mcpagent.code_mode.program_calls import Job, cut_off, driven, has_journaled_calls
@@ -89,22 +94,11 @@ async def run_code(
 async def _begun(job: Job) -> ToolOutput:
     memory, program = job.memory, job.program
     modules = await asyncio.to_thread(job.functions)
-    wanted = dict.fromkeys(one.module for one in program.imports if one.module)
-    wanted |= {one.name: None for one in program.imports if not one.module and one.name}
-    read = dict.fromkeys([*memory.modules, *(modules if program.takes_all else wanted)])
+    read = _modules_read(job, modules)
     stubs = {
         module: module_stub(modules[module]) for module in read if module in modules
     }
-    if program.takes_all:
-        job.known_before = submodule_imports(stubs)
-    else:
-        job.known_before = ""
-    problems = await _problems(job, stubs)
-    if any(problem.rule == "invalid-assignment" for problem in problems):
-        job.known_before += await beside_loop(
-            lambda: declared_anew(program), is_much=len(program.source) > LONG_CODE
-        )
-        problems = await _problems(job, stubs)
+    problems = await _problems_of_all(job, stubs)
     sure = [one for one in problems if one.is_certain]
     if sure:
         return refused(job, modules, sure)
@@ -124,6 +118,12 @@ async def _begun(job: Job) -> ToolOutput:
     if memory.lost:
         job.before, memory.lost = f"{memory.lost}\n", ""
     used = {module: modules[module] for module in read if module in modules} or modules
+    return await _fed(job, used)
+
+
+async def _fed(job: Job, used: Modules) -> ToolOutput:
+    """Run the program in the sandbox, with the functions of these modules."""
+    memory, program = job.memory, job.program
     keys = [
         one.tool.definition.key
         for functions in used.values()
@@ -139,6 +139,31 @@ async def _begun(job: Job) -> ToolOutput:
         )
     step = await job.sandbox.feed(source)
     return await finished(job, await driven(job, step))
+
+
+def _modules_read(job: Job, modules: Modules) -> list[str]:
+    """Return the modules that the program or earlier ones import, without duplicates."""
+    program = job.program
+    wanted = [one.module for one in program.imports if one.module]
+    wanted += [one.name for one in program.imports if not one.module and one.name]
+    if program.takes_all:
+        wanted = [*modules]
+    return [*dict.fromkeys([*job.memory.modules, *wanted])]
+
+
+async def _problems_of_all(job: Job, stubs: Mapping[str, str]) -> list[Problem]:
+    """Return the problems of the program; a variable of an earlier program may get another type."""
+    program = job.program
+    job.known_before = ""
+    if program.takes_all:
+        job.known_before = submodule_imports(stubs)
+    problems = await _problems(job, stubs)
+    if not any(problem.rule == "invalid-assignment" for problem in problems):
+        return problems
+    job.known_before += await beside_loop(
+        lambda: declared_anew(program), is_much=len(program.source) > LONG_CODE
+    )
+    return await _problems(job, stubs)
 
 
 async def _problems(job: Job, stubs: Mapping[str, str]) -> list[Problem]:

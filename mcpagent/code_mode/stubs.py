@@ -91,39 +91,12 @@ def stub_of(
     """Return the stub of a tool under this valid name; none of its classes has a `taken` name."""
     parameters = _merged(definition.parameters)
     properties = properties_of(parameters)
-    required = set(required_of(parameters))
-    undescribed = sorted(required - properties.keys())
+    undescribed = sorted(set(required_of(parameters)) - properties.keys())
     keywords = identifiers([*properties, *undescribed])
     types = _Types(parameters, prefix=_class_name(function), taken=taken)
-    needed: list[str] = []
-    optional: list[str] = []
-    droppable: set[str] = set()
-    for name, schema in properties.items():
-        kind, keyword_ = types.of(schema, name), keywords[name]
-        if name in required:
-            needed.append(f"{keyword_}: {kind}")
-            continue
-        default = _default(schema, kind)
-        if default:
-            optional.append(f"{keyword_}: {kind} = {default}")
-        elif _takes_none(kind):
-            optional.append(f"{keyword_}: {kind} = ...")
-        else:
-            optional.append(f"{keyword_}: {kind} | None = None")
-            droppable.add(keyword_)
+    needed, optional, droppable = _written_parameters(types, parameters, keywords)
     needed += [f"{keywords[name]}: Any" for name in undescribed]
-    is_free = (
-        "properties" not in parameters
-        and parameters.get("additionalProperties") is not False
-    )
-    if is_free or _takes_more(parameters, keywords):
-        free = "further_arguments"
-        if "arguments" not in keywords.values():
-            free = "arguments"
-        extra = "Any"
-        if _only_extra(parameters):
-            extra = types.of(parameters["additionalProperties"], free)
-        optional.append(f"**{free}: {extra}")
+    optional += _further_parameters(types, parameters, keywords)
     result = _result_type(types, output_schema)
     arguments = ", ".join((*needed, *optional))
     star = "*, "
@@ -140,6 +113,48 @@ def stub_of(
         description=_docstring(definition, named),
         class_names=tuple(types.classes),
     )
+
+
+def _written_parameters(
+    types: _Types, parameters: Mapping[str, Any], keywords: Mapping[str, str]
+) -> tuple[list[str], list[str], set[str]]:
+    """Return the required and the optional parameters, and the keywords that are omitted if they are None."""
+    required = set(required_of(parameters))
+    needed, optional = list[str](), list[str]()
+    droppable = set[str]()
+    for name, schema in properties_of(parameters).items():
+        kind, keyword_ = types.of(schema, name), keywords[name]
+        if name in required:
+            needed.append(f"{keyword_}: {kind}")
+            continue
+        default = _default(schema, kind)
+        if default:
+            optional.append(f"{keyword_}: {kind} = {default}")
+        elif _takes_none(kind):
+            optional.append(f"{keyword_}: {kind} = ...")
+        else:
+            optional.append(f"{keyword_}: {kind} | None = None")
+            droppable.add(keyword_)
+    return needed, optional, droppable
+
+
+def _further_parameters(
+    types: _Types, parameters: Mapping[str, Any], keywords: Mapping[str, str]
+) -> list[str]:
+    """Return `**arguments` if the schema accepts properties that it does not name, else nothing."""
+    is_free = (
+        "properties" not in parameters
+        and parameters.get("additionalProperties") is not False
+    )
+    if not is_free and not _takes_more(parameters, keywords):
+        return []
+    free = "further_arguments"
+    if "arguments" not in keywords.values():
+        free = "arguments"
+    extra = "Any"
+    if _only_extra(parameters):
+        extra = types.of(parameters["additionalProperties"], free)
+    return [f"**{free}: {extra}"]
 
 
 def _merged(parameters: Mapping[str, Any]) -> Mapping[str, Any]:

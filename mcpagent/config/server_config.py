@@ -21,6 +21,7 @@ from mcpagent.utilities.text.secrets import (
     without_shapes,
 )
 from mcpagent.values.approval import Approval
+from mcpagent.values.tools import ALL_CALLERS, ToolCaller, expect_callers
 
 TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 """The transport of a server. "auto": stdio for a command; for a URL streamable HTTP, or SSE if the server lacks that.
@@ -133,8 +134,9 @@ class ServerConfig:
     repeated or only read. `approval` is a list of (glob of tools, approval of their calls), see
     `mcpagent.permissions.decision`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
     (estimated) above which a result is offloaded: for all tools, or by globs; 0 is never, None is the agent's own
-    threshold. `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`:
-    the server may request answers of the agent's model. `roots`: the absolute folders reported to the server.
+    threshold. `allowed_callers` are those of its tools in code mode: the model ("direct"), its programs ("code").
+    `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`: the server
+    may request answers of the agent's model. `roots`: the absolute folders reported to the server.
     `sign_in`: the sign-in to a remote server.
 
     With `openapi`, the server is an HTTP API: the path or URL of its OpenAPI document, or the document itself. `url` is
@@ -172,6 +174,7 @@ class ServerConfig:
     approval: tuple[tuple[str, Approval], ...] = ()
     max_message_bytes: int = 64 * 1024 * 1024
     large_result_tokens: int | Mapping[str, int] | None = None
+    allowed_callers: tuple[ToolCaller, ...] = ALL_CALLERS
     log_level: LogLevel | None = None
     era: Era = "auto"
     elicitation: bool = False
@@ -198,6 +201,7 @@ class ServerConfig:
             said,
         )
         expect_fields(self, label)
+        expect_callers(label, self.allowed_callers)
         limits = self.large_result_tokens
         for tokens in limits.values() if isinstance(limits, Mapping) else (limits,):
             told = "a whole number of tokens, or 0"

@@ -49,6 +49,7 @@ from mcpagent.utilities.text.secrets import (
     revealed,
     secrets_under,
 )
+from mcpagent.values.tools import ALL_CALLERS
 
 MAX_MESSAGE_BYTES = 1024**3
 
@@ -203,6 +204,8 @@ _TOKENS = _Kind(
 _TOKENS_BY_TOOL = replace(_TOKENS, types=(int, Mapping), inner=_TOKENS)
 _WORD = _Kind("allow, ask or deny", (str,), choices=APPROVALS)
 _WORDS = replace(_WORD, types=(str, Mapping), inner=_WORD)
+_CALLER = _Kind('"direct" or "code"', (str,), choices=ALL_CALLERS)
+_CALLERS = _Kind('a list with "direct", "code" or both', _LISTS, _CALLER)
 _WRITTEN_SIGN_IN = _Kind("an object", (bool, str, Mapping))
 
 _SERVER_KINDS: Mapping[str, _Kind] = {
@@ -239,6 +242,7 @@ _SERVER_KINDS: Mapping[str, _Kind] = {
     "timeout": _TIMEOUT,
     "max_message_bytes": _BYTES,
     "large_result_tokens": _TOKENS_BY_TOOL,
+    "allowed_callers": _CALLERS,
     "approval": _WORDS,
     "openapi": _TEXT,
     "credentials": _TEXT_OR_TEXTS_BY_NAME,
@@ -271,6 +275,7 @@ _AS_THEY_ARE = (
         "trust_hints",
         "max_message_bytes",
         "large_result_tokens",
+        "allowed_callers",
         "log_level",
         "elicitation",
         "sampling",

@@ -56,6 +56,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "approval": ("approval",),
     "max_message_bytes": ("max_message_bytes", "maxMessageBytes"),
     "large_result_tokens": ("large_result_tokens", "largeResultTokens"),
+    "allowed_callers": ("allowed_callers", "allowedCallers"),
     "log_level": ("log_level", "logLevel"),
     "elicitation": ("elicitation",),
     "sampling": ("sampling",),

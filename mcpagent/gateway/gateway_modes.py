@@ -62,7 +62,7 @@ def tools_for(
     usable = {name: tool for name, tool in lists.tools.items() if tool.withheld is None}
     if mode == "all":
         return [tool.wire for tool in usable.values()]
-    pinned = [tool.wire for tool in usable.values() if tool.is_pinned]
+    pinned = [tool.wire for tool in usable.values() if _is_offered(tool, mode)]
     if mode == "code":
         return [*code_definitions(), *pinned]
     own = [_search_definition(), *map(_call_definition, CALLS)]
@@ -83,8 +83,16 @@ def is_client_tool(
     tool = lists.tools.get(name)
     if tool is None:
         return False
-    is_all = mode_of(client, options) == "all"
-    return is_all or tool.is_pinned or name in client.added
+    mode = mode_of(client, options)
+    return mode == "all" or _is_offered(tool, mode) or name in client.added
+
+
+def _is_offered(tool: OfferedTool, mode: GatewayMode) -> bool:
+    """Return whether a mode with a search offers the tool from the start."""
+    if mode != "code":
+        return tool.is_pinned
+    callers = tool.allowed_callers
+    return "direct" in callers and (tool.is_pinned or "code" not in callers)
 
 
 def _search_definition() -> dict[str, Any]:
@@ -108,14 +116,16 @@ def _call_definition(name: str) -> dict[str, Any]:
 
 def code_definitions() -> list[dict[str, Any]]:
     """Return the definitions of code mode."""
+    from mcpagent.code_mode.python_table import offered_modules
     from mcpagent.prompt.builder import program_words
 
     searching = search_tools_definition(loads=False)
-    code = {"type": "string", "description": "The Python program"}
+    words = program_words("run", offered_modules())
+    code = {"type": "string"}
     schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
     return [
         _wire(replace(searching, description=program_words("search")), read_only=True),
-        _wire(ToolDefinition(RUN_CODE, program_words("run"), schema), read_only=False),
+        _wire(ToolDefinition(RUN_CODE, words, schema), read_only=False),
     ]
 
 

@@ -17,7 +17,7 @@ from mcpagent.utilities.text.globs import fits
 from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.values.approval import Rule
 from mcpagent.values.messages import ToolDefinition, ToolKey
-from mcpagent.values.tools import Tool
+from mcpagent.values.tools import ALL_CALLERS, Tool, ToolCaller
 
 Access: TypeAlias = Literal["read", "write", "destructive"]
 """What a call may do, by the tool's annotations. Without annotations, the specification says destructive."""
@@ -28,7 +28,7 @@ class OfferedTool:
     """A tool of a server under its name in the gateway.
 
     `listed` is its definition in the server's list, `shown` the one for models, `wire` the one for clients. A tool that
-    changed since its first use is `withheld`.
+    changed since its first use is `withheld`. `allowed_callers` count in code mode.
     """
 
     name: str
@@ -40,6 +40,7 @@ class OfferedTool:
     rules: tuple[Rule, ...] = ()
     is_pinned: bool = False
     withheld: ToolChange | None = None
+    allowed_callers: tuple[ToolCaller, ...] = ALL_CALLERS
 
     @property
     def definition(self) -> ToolDefinition:
@@ -92,6 +93,7 @@ def _offered(
         rules=tool.rules,
         is_pinned=_is_pinned(listed, link.config, pinned),
         withheld=link.known_change(listed),
+        allowed_callers=tool.allowed_callers,
     )
 
 

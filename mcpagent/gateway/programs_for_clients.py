@@ -69,7 +69,11 @@ class _OfUpstreams(Toolset):
         """Return the tools, the same objects while no list changed."""
         offered = self._programs.offered()
         if self._made[0] is not offered:
-            usable = [tool for tool in offered.values() if tool.withheld is None]
+            usable = [
+                tool
+                for tool in offered.values()
+                if tool.withheld is None and "code" in tool.allowed_callers
+            ]
             self._made = (offered, [*map(self._tool, usable)])
         return self._made[1]
 

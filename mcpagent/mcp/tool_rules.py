@@ -48,6 +48,7 @@ def enabled_tools(
             deferred=False if always and _matches(tool.original_name, always) else None,
             large_result_tokens=large_tokens(tool.original_name, config),
             rules=rules,
+            allowed_callers=tuple(config.allowed_callers),
         )
         for tool in listed
     ]

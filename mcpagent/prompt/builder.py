@@ -132,10 +132,21 @@ def tool_search_section(
     )
 
 
-def programs_section(category_lines: Sequence[str]) -> str:
-    """Return the section on how to call tools in programs, and the categories of tools."""
+def programs_section(
+    category_lines: Sequence[str], *, loads: bool = False, has_direct: bool = False
+) -> str:
+    """Return the section on how to call tools in programs, and the categories of tools.
+
+    `loads`: a search also loads the tools that it finds; `has_direct`: some tools are offered from the start.
+    """
+    direct = ""
+    if loads:
+        direct = " It also loads them: if one call is enough, call the tool directly."
+    elif has_direct:
+        direct = " If one call of a tool in your list is enough, call it directly."
     return _words("programs").substitute(
-        categories="\n".join(category_lines) or "- none: no tools are connected"
+        direct=direct,
+        categories="\n".join(category_lines) or "- none: no tools are connected",
     )
 
 

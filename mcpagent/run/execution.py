@@ -152,7 +152,10 @@ async def run_call(call: CallState, run: AgentRun) -> None:
                                             working, tool, run, run.left_after
                                         )
                                     output = usable_output(tool, working.result())
-                                    call.settle(await held_to_promise(tool, output))
+                                    output = await held_to_promise(
+                                        tool, output, is_for_program=bool(call.parent)
+                                    )
+                                    call.settle(output)
                 except Stop as stop:
                     call.batch.stop = stop
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code

@@ -159,15 +159,23 @@ async def output_problem(schema: dict[str, Any], structured: Any) -> str:
     return "; ".join(f"{place}: {text}" if place else text for place, text in found)
 
 
-async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
-    """Return the output, with a note from mcpagent at its end if it violates the tool's output schema."""
+async def held_to_promise(
+    tool: Tool, output: ToolOutput, *, is_for_program: bool = False
+) -> ToolOutput:
+    """Return the output with `schema_problem`, and with a note from mcpagent at its end, if it breaks its schema.
+
+    A program gets no note: its content is data.
+    """
     if tool.output_schema is None or output.error is not None:
         return output
     if not (problem := await output_problem(tool.output_schema, output.structured)):
         return output
     shown = line_for_model(problem, 500)
+    if is_for_program:
+        return replace(output, schema_problem=shown)
     words = f"This result breaks the output schema that its own server gives for the tool: {shown}"
-    return replace(output, content=(*output.content, Text(f"[{words}]")))
+    content = (*output.content, Text(f"[{words}]"))
+    return replace(output, content=content, schema_problem=shown)
 
 
 def _verdict(

@@ -188,7 +188,7 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     offered = {tool.name for tool in session.offer()}
     names = tuple(match.tool.name for match in result.matches)
     loads = session.options.load == "search"
-    loaded = _loaded(result, session, offered) if loads else ()
+    loaded = loaded_by_search(result, session, offered) if loads else ()
     is_part = loads and not offered.union(loaded).issuperset(names)
     if is_part:
         there = offered.union(loaded)
@@ -265,7 +265,7 @@ async def _prompts(
     return reader, shown
 
 
-def _loaded(
+def loaded_by_search(
     result: SearchResult, session: SessionTools, offered: set[str]
 ) -> Sequence[str]:
     """Return the names of the found tools to load: all likely ones, else all possible ones, else the best weak one.

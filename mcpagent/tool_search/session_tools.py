@@ -100,7 +100,8 @@ class SessionTools:
     whether the rules let `add_tool` return the instructions of such a call. `virtual` tools are
     the runtime's own, offered first; those in `later` are offered once the history has added them, and the tool budget
     never drops them. `told_unchecked` has the tools announced as unchecked: their arguments are not validated.
-    `searching`, and the names of known tools, never change once the conversation has begun.
+    With `has_programs` (code mode), `allowed_callers` of a tool count. `searching`, and the names of known tools, never
+    change once the conversation has begun.
     """
 
     def __init__(
@@ -117,8 +118,10 @@ class SessionTools:
         instructs: Callable[[Tool, dict[str, Any]], bool] = lambda _tool, _arguments: (
             True
         ),
+        has_programs: bool = False,
     ) -> None:
         self._limits = limits
+        self.has_programs = has_programs
         self.settle = settle
         self.instructs = instructs
         self.conversation = conversation
@@ -155,7 +158,10 @@ class SessionTools:
         self.unknown_pins = tuple(
             name for name, resolved in found.items() if not resolved
         )
-        asked = dict.fromkeys(chain.from_iterable(found.values()))
+        meant = chain.from_iterable(found.values())
+        asked = dict.fromkeys(
+            name for name in meant if self.is_direct(self.known[name])
+        )
         known = self._naming.plain().items()
         wanted = [
             name
@@ -236,10 +242,11 @@ class SessionTools:
         discovery = self.conversation.discovery
         new = tuple(name for name in after if name not in before)
         wanted = set(chain.from_iterable(map(self._pinned_by, self._asked_pins)))
-        back = [name for name in new if name in discovery.lost]
+        direct = [name for name in new if self.is_direct(after[name])]
+        back = [name for name in direct if name in discovery.lost]
         others = [
             name
-            for name in new
+            for name in direct
             if name in wanted
             or not (self.searching and self._is_deferrable(after[name]))
         ]
@@ -302,11 +309,15 @@ class SessionTools:
         else:
             withdrawn = discovery.removed - known.keys()
         pinned = [
-            name for name in self.pinned if name in known and name not in withdrawn
+            name
+            for name in self.pinned
+            if self._may_offer(name) and name not in withdrawn
         ]
         own = set(self.pinned)
         found = [
-            name for name in discovery.discovered if name in known and name not in own
+            name
+            for name in discovery.discovered
+            if self._may_offer(name) and name not in own
         ]
         later = [name for name in discovery.discovered if name in self.later]
         room = self._room.beside(
@@ -349,7 +360,7 @@ class SessionTools:
         names = [
             name
             for name in discovery.discovered
-            if name in self.known and name not in offered
+            if self._may_offer(name) and name not in offered
         ]
         if not names:
             return ""
@@ -384,6 +395,18 @@ class SessionTools:
         """Return the number of known tools in the next request."""
         names = self._offered(self.conversation.discovery)
         return len(names) - sum(name in names for name in self.later)
+
+    def is_direct(self, tool: Tool) -> bool:
+        """Return whether the model may call the tool itself, outside of programs."""
+        return not self.has_programs or "direct" in tool.allowed_callers
+
+    def _may_offer(self, name: str) -> bool:
+        tool = self._naming.known.get(name)
+        return tool is not None and self.is_direct(tool)
+
+    def is_function(self, tool: Tool) -> bool:
+        """Return whether a program may call the tool."""
+        return self.has_programs and "code" in tool.allowed_callers
 
     def is_own(self, tool: Tool) -> bool:
         """Return whether the tool is one of the runtime's own."""
@@ -502,10 +525,10 @@ class SessionTools:
 
     def how_to_load(self, name: str) -> str:
         """Return a sentence on how the model can load a tool that it does not have."""
-        if not self.searching:
-            return "It cannot be loaded in this conversation."
         if self.how_to_call is not None:
             return self.how_to_call(name)
+        if not self.searching:
+            return "It cannot be loaded in this conversation."
         if self.provider_searches:
             return "Search for it to load it."
         if self.options.load == "search":
@@ -742,6 +765,8 @@ class SessionTools:
 
     def _is_deferrable(self, tool: Tool) -> bool:
         definition = tool.definition
+        if not self.is_direct(tool):
+            return True
         if tool.deferred is False or not (tool.deferred or self._hides_all):
             return False
         if definition.server is None:

@@ -44,7 +44,15 @@ from mcpagent.utilities.python.argument_checks import (
 )
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
-from mcpagent.values.tools import Run, Tool, ToolOutput, Toolset, usable_tools
+from mcpagent.values.tools import (
+    Run,
+    Tool,
+    ToolCaller,
+    ToolOutput,
+    Toolset,
+    expect_callers,
+    usable_tools,
+)
 
 logger = logging.getLogger("mcpagent")
 
@@ -430,6 +438,19 @@ def deferred(
         named=named,
         defers=bool(names),
     )
+
+
+def callable_from(
+    source: ToolSource, allowed_callers: Sequence[ToolCaller]
+) -> CombinedSources:
+    """Tools that in code mode only the model may call ("direct"), or only its programs ("code"), or both."""
+    expect_callers("callable_from", allowed_callers)
+    callers = tuple(allowed_callers)
+
+    def change(tools: list[Tool]) -> list[Tool]:
+        return [replace(tool, allowed_callers=callers) for tool in tools]
+
+    return _composed(source, "callable_from(...)", change)
 
 
 def wrapped(source: ToolSource, around: Around) -> CombinedSources:

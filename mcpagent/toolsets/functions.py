@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from types import CodeType, NoneType
@@ -37,11 +37,14 @@ from mcpagent.utilities.python.garbage_collection import uncollected
 from mcpagent.utilities.python.worker_threads import is_large
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import (
+    ALL_CALLERS,
     Run,
     Tool,
+    ToolCaller,
     ToolOutput,
     ToolReturn,
     Toolset,
+    expect_callers,
     expect_timeout,
     usable_tool,
 )
@@ -62,6 +65,7 @@ def function_tool(
     read_only: bool | None = None,
     safe_to_repeat: bool | None = None,
     large_result_tokens: int | None = None,
+    allowed_callers: Sequence[ToolCaller] = ALL_CALLERS,
 ) -> Tool:
     """Create a tool that calls `function`, sync (in a thread) or async.
 
@@ -72,13 +76,15 @@ def function_tool(
     `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and the offline
     model may make it. `safe_to_repeat`: a call may be repeated if the process ended and it is unknown whether the call
     ran; None: if it is `read_only`. A result of more than `large_result_tokens` (estimated) is offloaded; 0: never,
-    None: the threshold of the agent's options. Raises `ConfigError` if the name is illegal, or a parameter cannot be
-    described or passed by name.
+    None: the threshold of the agent's options. `allowed_callers`: in code mode, "direct" lets the model call the tool,
+    "code" lets its programs. Raises `ConfigError` if the name is illegal, or a parameter cannot be described or passed
+    by name.
     """
     given = locals()
     expect("tools", function, Callable, "functions and tools")
     expect_arguments("function_tool", function_tool, given)
     expect_timeout("function_tool", timeout_seconds)
+    expect_callers("function_tool", allowed_callers)
     what, line = "a whole number of tokens, 0 or None", large_result_tokens
     expect(
         "function_tool: large_result_tokens",
@@ -110,6 +116,7 @@ def function_tool(
         safe_to_repeat=bool(read_only) if safe_to_repeat is None else safe_to_repeat,
         large_result_tokens=large_result_tokens,
         returns=hints.get("return"),
+        allowed_callers=tuple(allowed_callers),
     )
     if approval is False:
         return tool
@@ -299,9 +306,9 @@ FunctionLike: TypeAlias = Callable[..., Any] | PythonFunction
 class FunctionToolset(Toolset):
     """Functions, and tools already made from functions, as a toolset.
 
-    `defer_loading`, `approval` and `read_only` apply to every function in it (see `function_tool`); a `Tool` keeps its
-    own. `id` identifies its tools, also after a rename. `label` names it in errors. Raises `ConfigError` for a name
-    that comes twice.
+    `defer_loading`, `approval`, `read_only` and `allowed_callers` apply to every function in it (see `function_tool`);
+    a `Tool` keeps its own. `id` identifies its tools, also after a rename. `label` names it in errors. Raises
+    `ConfigError` for a name that comes twice.
     """
 
     known = Completeness.ALL
@@ -315,6 +322,7 @@ class FunctionToolset(Toolset):
         approval: bool | ApprovalPredicate = False,
         read_only: bool | None = None,
         category: str = "",
+        allowed_callers: Sequence[ToolCaller] = ALL_CALLERS,
         label: str = "",
         id: str = "",  # noqa: A002 - the word for it
     ) -> None:
@@ -324,6 +332,7 @@ class FunctionToolset(Toolset):
             "approval": approval,
             "read_only": read_only,
             "category": category,
+            "allowed_callers": allowed_callers,
         }
         self._label = label
         self._tools: dict[tuple[str, str], Tool] = {}

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from types import NoneType, TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from mcpagent.utilities.python.argument_checks import expect, expect_fields, expect_kind
 from mcpagent.values.approval import PendingCall, Rule
@@ -34,7 +34,8 @@ class ToolOutput:
     """The output of a tool: content for the model, changes of the offered tools, events to report.
 
     `structured` is the result as data, if a server returns that too, to be validated by the tool's `output_schema`.
-    `blocks` are stored outside of the conversation; the content names them. `pending` is only for the runtime's own
+    `schema_problem` is how it breaks that schema, found by the runtime. `blocks` are stored outside of the
+    conversation; the content names them. `pending` is only for the runtime's own
     tools: there is no output yet, the tool waits for answers to these calls and is resumed when they arrive.
     """
 
@@ -44,6 +45,7 @@ class ToolOutput:
     events: tuple[Event, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     structured: Any = None
+    schema_problem: str = ""
     blocks: tuple[BinaryBlock, ...] = ()
     pending: tuple[PendingCall, ...] = ()
 
@@ -89,6 +91,12 @@ Asks: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
 tool's own."""
 
 
+ToolCaller: TypeAlias = Literal["direct", "code"]
+"""A caller of a tool in code mode: "direct" is the model itself, "code" a program that it writes."""
+
+ALL_CALLERS: tuple[ToolCaller, ...] = ("direct", "code")
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A definition bound to its code.
@@ -105,7 +113,8 @@ class Tool:
     `rules` are those in the entries of the servers that a call may be for; they count for every agent. A tool that
     `instructs` returns instructions for a call without arguments and changes nothing: `add_tool` returns them at once.
     `companions` are the keys of tools that are loaded with it. `leads_to` are the prompts that calls can request: a
-    search finds them beside tools. `returns` is the return annotation of a function.
+    search finds them beside tools. `returns` is the return annotation of a function. `allowed_callers` are those that
+    may call it in code mode; without code mode, the model calls every tool directly.
     """
 
     definition: ToolDefinition
@@ -126,6 +135,7 @@ class Tool:
     companions: tuple[ToolKey, ...] = ()
     leads_to: tuple[ToolDefinition, ...] = ()
     returns: Any = None
+    allowed_callers: tuple[ToolCaller, ...] = ALL_CALLERS
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """Return the definition that a call with these arguments requests, valid or not, for rules and consent."""
@@ -150,6 +160,7 @@ def usable_tool(tool: Tool) -> Tool:
     expect_fields(tool.definition)
     expect_fields(tool)
     expect_timeout(f'tool "{tool.name}"', tool.timeout_seconds)
+    expect_callers(f'tool "{tool.name}"', tool.allowed_callers)
     return tool
 
 
@@ -187,6 +198,14 @@ def expect_timeout(label: str, seconds: float | None) -> None:
         "a number above 0 or None",
         holds=lambda limit: limit is None or limit > 0,
     )
+
+
+def expect_callers(label: str, callers: Sequence[ToolCaller]) -> None:
+    """Raise `ConfigError` unless these are "direct", "code" or both."""
+    place = f"{label}: allowed_callers"
+    expect_kind(place, callers, Sequence[ToolCaller])
+    what = '"direct", "code" or both, as a list'
+    expect(place, callers, (list, tuple), what, holds=bool)
 
 
 class Toolset(Protocol):

@@ -74,6 +74,33 @@ async def test_each_kind_of_failure_has_its_exception(kind: Any, name: str) -> N
     assert results[0].startswith(f"own\nbase\nline 12: await give()\n{name}: no")
 
 
+PROMISE = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+BROKEN = "(results that break the output schema of their own server: functions.give: "
+
+BREACHES: list[tuple[Any, str, str, str]] = [
+    ({"n": 7}, "seven", "print((await give())['n'])", "7"),
+    ({"n": "x"}, "seven", "print((await give())['n'])", f"x\n{BROKEN}n: "),
+    (None, '{"n": 7}', "r = await give()\nprint(r['n'])", f"7\n{BROKEN}it has no structured content)"),
+]
+
+
+@each_row("structured, text, program, shown", BREACHES)
+async def test_a_result_that_breaks_its_schema_is_a_value_and_in_a_line_after_the_output(
+    structured: Any, text: str, program: str, shown: str
+) -> None:
+    """As for direct calls, the data stays whole and a sentence names the problem."""
+
+    async def give(_arguments: dict[str, Any]) -> ToolOutput:
+        return ToolOutput((Text(text),), structured=structured)
+
+    definition = ToolDefinition("give", "Give.", {"type": "object", "properties": {}})
+    tool = Tool(definition, give, output_schema=PROMISE)
+    (result,) = await results_of([tool], f"from tools.functions import give\n{program}")
+    assert result.startswith(shown), result
+    assert result.count(BROKEN) == int(structured != {"n": 7})
+    assert "(2 times)" not in result
+
+
 async def results_of(tools: list[Tool], *programs: str, parts: list[Any] | None = None) -> list[str]:
     """Return the texts of the results of programs; `parts` gets their other parts."""
     calls = [ToolCall("", "run_code", {"code": program}) for program in programs]

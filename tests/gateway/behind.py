@@ -16,6 +16,7 @@ from mcpagent.gateway.gateway_options import GatewayOptions
 from mcpagent.gateway.gateway_server import GatewayServer
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.values.events import Event
+from mcpagent.values.tools import ALL_CALLERS, ToolCaller
 from tests.servers.everyday import everyday
 
 SECONDS = 20.0
@@ -55,11 +56,13 @@ async def gateway(*servers: ServerConfig, stored: ServerOptions | None = None, *
 
 
 @contextlib.asynccontextmanager
-async def everyday_gateway(tmp_path: Path, **options: Any) -> AsyncIterator[Scene]:
+async def everyday_gateway(
+    tmp_path: Path, allowed_callers: tuple[ToolCaller, ...] = ALL_CALLERS, **options: Any
+) -> AsyncIterator[Scene]:
     """A gateway in front of the everyday server, whose lists it knows from the start."""
     async with everyday("http") as url:
         stored = ServerOptions.stored(folders(tmp_path))
-        config = ServerConfig("every", url=url)
+        config = ServerConfig("every", url=url, allowed_callers=allowed_callers)
         async with gateway(config, stored=stored, **options) as scene:
             await scene.gateway._common.settled()
             yield scene

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp import MCPError
 from tests.gateway.behind import everyday_gateway, text_of
 from tests.gateway.test_asking_client import Answering
 
@@ -60,6 +61,20 @@ async def test_pinned_tools_are_listed_in_every_mode(tmp_path: Path) -> None:
 async def test_a_mode_can_be_chosen_by_the_name_of_a_client(tmp_path: Path) -> None:
     async with everyday_gateway(tmp_path, modes={"mcp": "all"}) as scene, scene.client("legacy") as client:
         assert "every__add" in [tool.name for tool in (await client.list_tools()).tools]
+
+
+async def test_in_code_mode_clients_call_the_tools_that_programs_may_not(tmp_path: Path) -> None:
+    direct = everyday_gateway(tmp_path / "direct", ("direct",), mode="code")
+    async with direct as scene, scene.client() as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert "every__add" in listed
+        assert "statistics" in str(listed["run_code"].description)
+        assert text_of(await client.call_tool("every__add", {"a": 1})) == "2"
+    code = everyday_gateway(tmp_path / "code", ("code",), mode="code", pinned=("every.ad?",))
+    async with code as scene, scene.client() as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["search_tools", "run_code"]
+        with pytest.raises(MCPError, match="no tool"):
+            await client.call_tool("every__add", {"a": 1})
 
 
 @pytest.mark.slow

@@ -59,7 +59,13 @@ from mcpagent.values.messages import (
     ToolResult,
     json_copy,
 )
-from mcpagent.values.tools import Tool, ToolChange, ToolOutput
+from mcpagent.values.tools import (
+    ALL_CALLERS,
+    Tool,
+    ToolCaller,
+    ToolChange,
+    ToolOutput,
+)
 
 SCHEMA = "mcpagent.recording/3"
 MAX_BYTES = 500_000_000
@@ -177,6 +183,7 @@ class RecordedTool:
     deferred: bool | None = None
     checks_arguments: bool = False
     external: bool = False
+    allowed_callers: tuple[ToolCaller, ...] = ALL_CALLERS
 
     @property
     def tool(self) -> Tool:
@@ -186,6 +193,7 @@ class RecordedTool:
             _run_nothing,
             deferred=self.deferred,
             external=self.external,
+            allowed_callers=self.allowed_callers,
         )
         return replace(tool, checks_arguments=self.checks_arguments)
 
@@ -224,7 +232,13 @@ def tools_listed(
 ) -> ToolsListed:
     """Return the listing as a line with this number."""
     tools = [
-        RecordedTool(it.definition, it.deferred, it.checks_arguments, it.external)
+        RecordedTool(
+            it.definition,
+            it.deferred,
+            it.checks_arguments,
+            it.external,
+            it.allowed_callers,
+        )
         for it in listing.tools
     ]
     return ToolsListed(

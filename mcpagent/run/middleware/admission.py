@@ -40,6 +40,9 @@ async def admit(call: ToolCall, run: AgentRun) -> CallState:
         problem = ""
     else:
         problem = await misfit_of(tool, call.arguments, run)
+    if not tools.is_direct(tool):
+        text = f'"{name}" can be called only from programs. {tools.how_to_load(name)}'
+        return _refused(call, "not_loaded", text)
     if tools.is_offered(name):
         if not problem:
             return CallState(call, tool)

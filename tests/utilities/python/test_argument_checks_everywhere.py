@@ -188,6 +188,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "filtered": (composition.filtered, composition.filtered, TOOLS | {"predicate": lambda *_: True}),
     "prepared": (composition.prepared, composition.prepared, TOOLS | {"prepare": lambda *_: []}),
     "approval_required": (composition.approval_required, composition.approval_required, TOOLS),
+    "callable_from": (composition.callable_from, composition.callable_from, {**TOOLS, "allowed_callers": ["code"]}),
     "deferred": (composition.deferred, composition.deferred, TOOLS),
     "wrapped": (composition.wrapped, composition.wrapped, TOOLS | {"around": lambda *_: None}),
     "skills_toolset": (lambda folders: skills_toolset(folders), lambda folders: None, {}),
@@ -246,7 +247,7 @@ TAKEN: Mapping[str, str] = {
         "connect_timeout_seconds=5; timeout_seconds=5; total_timeout_seconds=5; shutdown_seconds=5; "
         "description=x; required=True; enabled_tools=[]; disabled_tools=[]; always_load=[]; "
         "defer_loading=None True []; eager=True; keeps_running=True; safe_to_repeat=[]; trust_hints=True; approval=[]; "
-        "max_message_bytes=5; large_result_tokens=None 5 {}; log_level=None; "
+        "max_message_bytes=5; large_result_tokens=None 5 {}; allowed_callers=[]; log_level=None; "
         "elicitation=True; sampling=True; roots=[]; source=x; "
         "written={}; told={}; vouched=x; openapi=x {}; credentials={}"
     ),
@@ -291,15 +292,17 @@ TAKEN: Mapping[str, str] = {
     "OpenAIResponsesModel": "model_name=x; provider=x",
     "function_tool": (
         "name=None x; description=None x; category=x; timeout_seconds=None 5; defer_loading=None True; "
-        "approval=True; read_only=None True; safe_to_repeat=None True; large_result_tokens=None 5"
+        "approval=True; read_only=None True; safe_to_repeat=None True; large_result_tokens=None 5; "
+        "allowed_callers=[]"
     ),
     "FunctionToolset": "functions=[]; defer_loading=None True; approval=True; read_only=None True; category=x; label=x"
-    "; id=x",
+    "; id=x; allowed_callers=[]",
     "prefixed": "source=[]; prefix=x",
     "renamed": "source=[]; names={}",
     "filtered": "source=[]",
     "prepared": "source=[]",
     "approval_required": "source=[]; predicate=None",
+    "callable_from": "source=[]; allowed_callers=[]",
     "deferred": "source=[]; names=True []",
     "wrapped": "source=[]",
     "external": "definitions=[]; id=x",
