@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Client:
         self.added: dict[str, None] = {}
         self.listed: dict[str, Any] = {}
         self.subscribed: dict[tuple[str, str], str] = {}
+        self.listening: Counter[str] = Counter()
         self.follows_lists = False
         self.open = 0
         self.used_at = 0.0
@@ -70,6 +72,11 @@ class Client:
         if session.client_params is not None:
             self.name = session.client_params.client_info.name
         self.used_at = asyncio.get_running_loop().time()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request of the client runs, or while it waits for changes of resources."""
+        return bool(self.open or self.subscribed)
 
     def methods(self) -> frozenset[str]:
         """Return the requests of servers that the client answers."""
