@@ -495,7 +495,7 @@ class Gateway:
                 client.send(caller.session, message, caller.request_id)
 
 
-_LEVELS: list[types.LoggingLevel] = [
+_LEVELS: tuple[types.LoggingLevel, ...] = (
     "debug",
     "info",
     "notice",
@@ -504,7 +504,7 @@ _LEVELS: list[types.LoggingLevel] = [
     "critical",
     "alert",
     "emergency",
-]
+)
 
 
 def _reaches(level: str, least: str | None) -> bool:

@@ -144,14 +144,14 @@ async def test_a_tool_that_is_not_listed_is_refused(tmp_path: Path) -> None:
 
 @each_row("mode, by", [("all", "every__add"), ("search", "call_read_tool"), ("add", "add_tool")])
 async def test_a_request_waits_for_a_server_whose_lists_are_not_known(mode: str, by: str, tmp_path: Path) -> None:
-    called: dict[str, Any] = {
+    calls: dict[str, dict[str, Any]] = {
         "every__add": {"a": 1},
         "call_read_tool": {"name": "every__add", "arguments": {"a": 1}},
         "add_tool": {"tool_names": ["every__add"]},
-    }[by]
+    }
     async with everyday("http") as url, gateway(ServerConfig("every", url=url), mode=mode) as scene:
         async with scene.client("legacy") as client:
-            assert text_of(await client.call_tool(by, called)) in ("2", "added: every__add (or call_read_tool)")
+            assert text_of(await client.call_tool(by, calls[by])) in ("2", "added: every__add (or call_read_tool)")
 
 
 @each_row("what", ["prompt", "resource"])
