@@ -165,11 +165,11 @@ class Caller:
             progress, total, message = await self.reports.get()
             await self.session.report_progress(progress, total, message or None)
 
-    async def ask(self, request: Any) -> Any:
-        """Return the client's answer to a server's request, or its error."""
+    async def ask(self, request: Any, key: str = "") -> Any:
+        """Return the client's answer to a server's request, or its error; `key` is the server's own for it."""
         try:
             if self.client.is_modern:
-                return await self._asked_in_rounds(request)
+                return await self._asked_in_rounds(request, key)
             answer = _ANSWERS[request.method]
             if getattr(request.params, "tools", None):
                 answer = types.CreateMessageResultWithTools
@@ -185,9 +185,11 @@ class Caller:
             text = "the client's answer is not valid"
         return types.ErrorData(code=types.INTERNAL_ERROR, message=text)
 
-    async def _asked_in_rounds(self, request: Any) -> Any:
+    async def _asked_in_rounds(self, request: Any, key: str) -> Any:
         question = Question(request, asyncio.get_running_loop().create_future())
-        self.questions[secrets.token_hex(8)] = question
+        if not key or key in self.questions:
+            key = secrets.token_hex(8)
+        self.questions[key] = question
         self.asked.set()
         async with asyncio.timeout(ANSWER_SECONDS):
             return await question.answer
@@ -233,7 +235,9 @@ class OpenCalls:
         """Return the callers with an open request at the server."""
         return [caller for at, caller in self._open if at == server]
 
-    async def send(self, server: str, request: Any, *, is_in_call: bool) -> Any:
+    async def send(
+        self, server: str, request: Any, key: str, *, is_in_call: bool
+    ) -> Any:
         """Pass a server's request to the client that it belongs to; an error if that is not certain.
 
         Only servers of 2026 ask within the call (`is_in_call`); of others, the only call that is open counts.
@@ -246,7 +250,7 @@ class OpenCalls:
             caller.client.is_modern for caller in callers
         )
         if is_one_client and is_one_call:
-            return await callers[-1].ask(request)
+            return await callers[-1].ask(request, key)
         text = "no call is open that this belongs to"
         if callers:
             text = "several calls are open; it is not certain which one this belongs to"

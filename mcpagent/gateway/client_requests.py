@@ -54,6 +54,7 @@ from mcpagent.values.tools import Run, ToolOutput
 OnUpdate = Callable[[str], None]
 OnListChange = Callable[[str], None]
 
+
 class Gateway:
     """One gateway, entered once. `is_shared`: several clients use it, so those that answer requests get own servers.
 

@@ -146,9 +146,9 @@ class Upstreams:
             forwarding=Forwarding(client.methods, self._send_to_client, client.sampling)
         )
 
-    async def _send_to_client(self, server: str, request: Any) -> Any:
+    async def _send_to_client(self, server: str, request: Any, key: str) -> Any:
         is_in_call = self.servers.links[server].life.known.is_modern is True
-        return await self.calls.send(server, request, is_in_call=is_in_call)
+        return await self.calls.send(server, request, key, is_in_call=is_in_call)
 
     def _changed(self, *_: object) -> None:
         self._change.set()

@@ -149,9 +149,12 @@ async def test_a_request_waits_for_a_server_whose_lists_are_not_known(mode: str,
         "call_read_tool": {"name": "every__add", "arguments": {"a": 1}},
         "add_tool": {"tool_names": ["every__add"]},
     }
-    async with everyday("http") as url, gateway(ServerConfig("every", url=url), mode=mode) as scene:
-        async with scene.client("legacy") as client:
-            assert text_of(await client.call_tool(by, calls[by])) in ("2", "added: every__add (or call_read_tool)")
+    async with (
+        everyday("http") as url,
+        gateway(ServerConfig("every", url=url), mode=mode) as scene,
+        scene.client("legacy") as client,
+    ):
+        assert text_of(await client.call_tool(by, calls[by])) in ("2", "added: every__add (or call_read_tool)")
 
 
 @each_row("what", ["prompt", "resource"])

@@ -238,19 +238,22 @@ async def test_a_subscription_lasts_while_another_request_of_the_client_needs_it
     """Two programs with one token are one client of 2026."""
     async with serving(lambda _: build().streamable_http_app()) as talk:
         config = ServerConfig("talk", url=f"{talk}/mcp")
-        async with listening(tmp_path, config, mode="all") as (address, served):
-            async with connected(address) as one, connected(address) as two:
-                async with one.listen(resource_subscriptions=["notes://monday"]) as changes:
-                    [client] = served.gateway.clients.values()
-                    async with two.listen(resource_subscriptions=["notes://monday"]):
-                        assert client.listening["notes://monday"] == 2
-                    await until(lambda: client.listening["notes://monday"] == 1)
-                    await two.call_tool("talk__touch", {"uri": "notes://monday"})
-                    async with asyncio.timeout(20):
-                        async for change in changes:
-                            assert "notes://monday" in repr(change)
-                            break
-                await until(lambda: not client.subscribed)
+        async with (
+            listening(tmp_path, config, mode="all") as (address, served),
+            connected(address) as one,
+            connected(address) as two,
+        ):
+            async with one.listen(resource_subscriptions=["notes://monday"]) as changes:
+                [client] = served.gateway.clients.values()
+                async with two.listen(resource_subscriptions=["notes://monday"]):
+                    assert client.listening["notes://monday"] == 2
+                await until(lambda: client.listening["notes://monday"] == 1)
+                await two.call_tool("talk__touch", {"uri": "notes://monday"})
+                async with asyncio.timeout(20):
+                    async for change in changes:
+                        assert "notes://monday" in repr(change)
+                        break
+            await until(lambda: not client.subscribed)
 
 
 async def test_each_client_gets_messages_of_its_own_level(tmp_path: Path) -> None:

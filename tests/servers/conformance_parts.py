@@ -6,13 +6,12 @@ The names and texts are those that the scenarios' descriptions prescribe.
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.prompts.base import UserMessage
 from mcp_types import (
     AudioContent,
-    BlobResourceContents,
     ClientCapabilities,
     Completion,
     CreateMessageRequest,
@@ -30,8 +29,9 @@ from mcp_types import (
     TextResourceContents,
     UnsubscribeRequestParams,
 )
-
 from tests.servers.everyday import PNG
+
+from mcp import MCPError
 
 IMAGE = ImageContent(type="image", data=base64.b64encode(PNG).decode(), mime_type="image/png")
 WAV = base64.b64encode(b"RIFF$\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00@\x1f\x00\x00").decode()
@@ -124,6 +124,23 @@ def tools() -> MCPServer:
         return "done"
 
     server._tool_manager._tools["json_schema_2020_12_tool"].parameters = SCHEMA
+
+    @server.tool(structured_output=False)
+    async def test_missing_capability(context: Context) -> str:
+        """Needs a client that samples."""
+        can = context.session.client_capabilities
+        if can is None or can.sampling is None:
+            needs: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
+            raise MCPError(code=-32021, message="Missing required client capability: sampling", data=needs)
+        return "done"
+
+    @server.tool(structured_output=False)
+    def test_x_mcp_header(region: str = "") -> str:
+        """Its argument is in a header, too."""
+        return region
+
+    headers = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    server._tool_manager._tools["test_x_mcp_header"].parameters = headers
     return server
 
 
@@ -148,9 +165,7 @@ def questions() -> MCPServer:
     async def test_sampling(prompt: str, context: Context) -> str:
         """Asks the model."""
         question = SamplingMessage(role="user", content=text(prompt))
-        answer = await context.session.create_message(
-            [question], max_tokens=100, related_request_id=context.request_id
-        )
+        answer = await context.session.create_message([question], max_tokens=100, related_request_id=context.request_id)
         return f"LLM response: {getattr(answer.content, 'text', '')}"
 
     async def ask(context: Context, message: str, properties: dict[str, Any]) -> str:
@@ -254,22 +269,38 @@ def requests_for(name: str, can: ClientCapabilities | None) -> dict[str, Any]:
     return name_asked
 
 
+ASKING_ONCE = (
+    "elicitation",
+    "sampling",
+    "list_roots",
+    "request_state",
+    "multiple_inputs",
+    "tampered_state",
+    "capabilities",
+)
+
+
+def needed(state: str, **questions: Any) -> InputRequiredResult:
+    return InputRequiredResult(input_requests=questions, request_state=state)
+
+
+def asking(name: str) -> Any:
+    async def ask(context: Context) -> str | InputRequiredResult:
+        if context.input_responses:
+            return f"{name}: state-ok {sorted(context.input_responses)}"
+        asked = requests_for(name, context.session.client_capabilities)
+        return InputRequiredResult(input_requests=asked, request_state="first")
+
+    return ask
+
+
 def rounds() -> MCPServer:
     """Questions as the revision of 2026 has them: a result that needs input."""
     server = MCPServer("rounds", version="1.0", log_level="CRITICAL")
 
-    def asking(name: str) -> Any:
-        async def ask(context: Context) -> str | InputRequiredResult:
-            if context.input_responses:
-                return f"{name}: state-ok {sorted(context.input_responses)}"
-            asked = requests_for(name, context.session.client_capabilities)
-            return InputRequiredResult(input_requests=asked, request_state="first")
-
-        return ask
-
-    single = ("elicitation", "sampling", "list_roots", "request_state", "multiple_inputs", "tampered_state", "capabilities")
-    for name in single:
-        server.tool(name=f"test_input_required_result_{name}", structured_output=False)(asking(name))
+    for name in ASKING_ONCE:
+        tool = f"test_input_required_result_{name}"
+        server.tool(name=tool, description=f"Asks: {name}.", structured_output=False)(asking(name))
 
     @server.tool(structured_output=False)
     async def test_input_required_result_multi_round(context: Context) -> str | InputRequiredResult:
@@ -278,23 +309,22 @@ def rounds() -> MCPServer:
         if "step2" in given:
             return "both rounds are done"
         if "step1" in given:
-            return InputRequiredResult(input_requests={"step2": elicitation("Step 2", "color")}, request_state="two")
-        return InputRequiredResult(input_requests={"step1": elicitation("Step 1", "name")}, request_state="one")
+            return needed("two", step2=elicitation("Step 2", "color"))
+        return needed("one", step1=elicitation("Step 1", "name"))
 
     @server.prompt()
     async def test_input_required_result_prompt(context: Context) -> str | InputRequiredResult:
         """Asks before it answers."""
         if context.input_responses:
             return "with the context that was asked for"
-        asked = {"user_context": elicitation("Which context?", "context")}
-        return InputRequiredResult(input_requests=asked, request_state="prompt")
+        return needed("prompt", user_context=elicitation("Which context?", "context"))
 
     @server.tool(structured_output=False)
     async def test_streaming_elicitation(context: Context) -> str | InputRequiredResult:
         """Asks, on the stream of its answer."""
         if context.input_responses:
             return "done"
-        return InputRequiredResult(input_requests={"name": elicitation("What is your name?", "name")})
+        return needed("streaming", name=elicitation("What is your name?", "name"))
 
     @server.tool(structured_output=False)
     async def test_logging_tool(context: Context) -> str:

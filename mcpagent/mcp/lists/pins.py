@@ -46,7 +46,8 @@ _WHOLE = 10_000_000
 class ToolChange:
     """A tool that changed since its first use; `lines` describe the changes, one printable line each.
 
-    `lines` are short enough for a result. `whole` are the same without a limit, for whoever accepts the tool. `texts` are the new texts in its definition. `is_declared_safe`: it is read-only now, and was not before.
+    `lines` are short enough for a result. `whole` are the same without a limit, for whoever accepts the tool. `texts`
+    are the new texts in its definition. `is_declared_safe`: it is read-only now, and was not before.
     """
 
     server: str

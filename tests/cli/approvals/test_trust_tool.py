@@ -92,7 +92,7 @@ def test_a_no_on_the_terminal_accepts_nothing(changed: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, words",
+    ("name", "words"),
     [("bank.nothing", 'server "bank" has no tool "nothing"'), ("pay", "write SERVER.TOOL, with one of bank")],
 )
 def test_an_unknown_name_is_an_error(name: str, words: str, changed: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_client_without_a_file_gets_one_and_loses_it(home: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "client, text",
+    ("client", "text"),
     [
         ("cursor", b'\xef\xbb\xbf{"mcpServers": {"git": {"command": "uvx"}}}'),
         ("cursor", b'{"mcpServers": {"git": {"command": "\xf0\x9f\x98\x80"}}}\r\n'),
@@ -156,7 +156,7 @@ def test_unusual_bytes_are_kept(client: str, text: bytes, home: Path, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text, words",
+    ("text", "words"),
     [
         (b"\xff\xfe", "not UTF-8"),
         (b"[1]", "expected an object"),
