@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Client:
         self.added: dict[str, None] = {}
         self.listed: dict[str, Any] = {}
         self.subscribed: dict[tuple[str, str], str] = {}
+        self.listening: Counter[str] = Counter()
         self.follows_lists = False
         self.open = 0
         self.used_at = 0.0
@@ -70,6 +72,11 @@ class Client:
         if session.client_params is not None:
             self.name = session.client_params.client_info.name
         self.used_at = asyncio.get_running_loop().time()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request of the client runs, or while it waits for changes of resources."""
+        return bool(self.open or self.subscribed)
 
     def methods(self) -> frozenset[str]:
         """Return the requests of servers that the client answers."""
@@ -158,11 +165,11 @@ class Caller:
             progress, total, message = await self.reports.get()
             await self.session.report_progress(progress, total, message or None)
 
-    async def ask(self, request: Any) -> Any:
-        """Return the client's answer to a server's request, or its error."""
+    async def ask(self, request: Any, key: str = "") -> Any:
+        """Return the client's answer to a server's request, or its error; `key` is the server's own for it."""
         try:
             if self.client.is_modern:
-                return await self._asked_in_rounds(request)
+                return await self._asked_in_rounds(request, key)
             answer = _ANSWERS[request.method]
             if getattr(request.params, "tools", None):
                 answer = types.CreateMessageResultWithTools
@@ -178,9 +185,11 @@ class Caller:
             text = "the client's answer is not valid"
         return types.ErrorData(code=types.INTERNAL_ERROR, message=text)
 
-    async def _asked_in_rounds(self, request: Any) -> Any:
+    async def _asked_in_rounds(self, request: Any, key: str) -> Any:
         question = Question(request, asyncio.get_running_loop().create_future())
-        self.questions[secrets.token_hex(8)] = question
+        if not key or key in self.questions:
+            key = secrets.token_hex(8)
+        self.questions[key] = question
         self.asked.set()
         async with asyncio.timeout(ANSWER_SECONDS):
             return await question.answer
@@ -226,7 +235,9 @@ class OpenCalls:
         """Return the callers with an open request at the server."""
         return [caller for at, caller in self._open if at == server]
 
-    async def send(self, server: str, request: Any, *, is_in_call: bool) -> Any:
+    async def send(
+        self, server: str, request: Any, key: str, *, is_in_call: bool
+    ) -> Any:
         """Pass a server's request to the client that it belongs to; an error if that is not certain.
 
         Only servers of 2026 ask within the call (`is_in_call`); of others, the only call that is open counts.
@@ -239,7 +250,7 @@ class OpenCalls:
             caller.client.is_modern for caller in callers
         )
         if is_one_client and is_one_call:
-            return await callers[-1].ask(request)
+            return await callers[-1].ask(request, key)
         text = "no call is open that this belongs to"
         if callers:
             text = "several calls are open; it is not certain which one this belongs to"

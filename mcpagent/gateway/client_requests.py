@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -29,10 +31,12 @@ from mcpagent.gateway.gateway_modes import (
     Found,
     add_tools,
     called_tool,
+    has_tools,
     is_client_tool,
     mode_of,
     search_for_client,
     tools_for,
+    tools_named,
 )
 from mcpagent.gateway.gateway_options import GatewayOptions
 from mcpagent.gateway.offered_tools import OfferedTool
@@ -49,9 +53,6 @@ from mcpagent.values.tools import Run, ToolOutput
 
 OnUpdate = Callable[[str], None]
 OnListChange = Callable[[str], None]
-
-GONE_SECONDS = 30 * 60.0
-"""A client over HTTP is forgotten after this time without a request."""
 
 
 class Gateway:
@@ -84,6 +85,7 @@ class Gateway:
         self._own: dict[str, Upstreams] = {}
         self._programs: dict[str, Programs] = {}
         self._opening = asyncio.Lock()
+        self._forgetting: asyncio.Task[None] | None = None
         self._only = Client("only")
         self._common = self._upstreams(None if is_shared else self._only)
 
@@ -100,10 +102,15 @@ class Gateway:
 
     async def __aenter__(self) -> Gateway:
         await self._common.open()
+        if self._is_shared:
+            self._forgetting = asyncio.create_task(self._forget_gone())
         self.log.add(GatewayEvent("start"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            await asyncio.gather(self._forgetting, return_exceptions=True)
         for client in [*self.clients.values(), self._only]:
             for parked in client.parked.values():
                 parked.work.cancel()
@@ -138,25 +145,43 @@ class Gateway:
                 own = self._upstreams(client)
                 await own.open()
                 self._own[client.key] = own
-            await self._forget_gone()
         return self._own[client.key]
 
     async def _forget_gone(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for key, client in [*self.clients.items()]:
-            if client.open or now - client.used_at < GONE_SECONDS:
-                continue
-            del self.clients[key]
+        """Forget clients without a request for `gone_seconds`, and stop their own servers."""
+        loop, gone_seconds = asyncio.get_running_loop(), self.options.gone_seconds
+        while True:
+            await asyncio.sleep(gone_seconds / 4)
+            gone = [
+                key
+                for key, client in self.clients.items()
+                if loop.time() - client.used_at >= gone_seconds and not client.is_busy
+            ]
+            await self._forget(gone)
+
+    async def _forget(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            client = self.clients.pop(key)
             if (own := self._own.pop(key, None)) is not None:
                 await own.close()
             if (programs := self._programs.pop(key, None)) is not None:
                 await programs.close()
+            for parked in client.parked.values():
+                parked.work.cancel()
 
     # --- lists ---
 
     def lists(self, upstreams: Upstreams) -> Lists:
         """Return the current lists of these servers."""
         return upstreams.lists(self._no_runs)
+
+    async def _lists_with(
+        self, upstreams: Upstreams, has: Callable[[Lists], bool]
+    ) -> Lists:
+        """Return the current lists; if they lack what a client asks for, wait for servers without a known list."""
+        if not has(self.lists(upstreams)):
+            await upstreams.settled(enough=lambda: has(self.lists(upstreams)))
+        return self.lists(upstreams)
 
     def _no_runs(self, name: str) -> Run:
         async def run(_: dict[str, Any]) -> ToolOutput:
@@ -210,21 +235,23 @@ class Gateway:
         """Answer a client's call of one of the gateway's tools, or of a server's."""
         client = caller.client
         upstreams = await self.upstreams_of(client)
-        lists = self.lists(upstreams)
         mode = mode_of(client, self.options)
+        named = tools_named(name, arguments)
+        lists = await self._lists_with(upstreams, partial(has_tools, named))
         if is_client_tool(name, client, self.options, lists):
             listed = lists.tools[name]
             return await self._called(upstreams, caller, listed, arguments, meta)
         if mode == "code" and name in (SEARCH_TOOLS, RUN_CODE):
+            await upstreams.settled()
             programs = self._programs_of(client, upstreams)
             return await programs.call(caller, name, arguments)
         if mode in ("search", "add") and name == SEARCH_TOOLS:
             return await self._searched(client, lists, upstreams, arguments)
         if mode in ("search", "add") and name in CALLS:
-            named = await called_tool(name, arguments, lists)
-            if isinstance(named, dict):
-                return named
-            return await self._called(upstreams, caller, *named, meta)
+            called = await called_tool(name, arguments, lists)
+            if isinstance(called, dict):
+                return called
+            return await self._called(upstreams, caller, *called, meta)
         if mode == "add" and name == ADD:
             result = add_tools(client, arguments, lists)
             self._report_lists(client, lists)
@@ -302,7 +329,10 @@ class Gateway:
     ) -> dict[str, Any]:
         """Return a filled prompt of the server that has it."""
         upstreams = await self.upstreams_of(caller.client)
-        server, name = self._prompt(params.name, self.lists(upstreams))
+        lists = await self._lists_with(
+            upstreams, lambda lists: params.name in lists.prompts
+        )
+        server, name = self._prompt(params.name, lists)
         sent = types.GetPromptRequestParams(name=name, arguments=params.arguments)
         request = types.GetPromptRequest(params=sent)
         return await forward(upstreams, caller, server, request, name)
@@ -319,7 +349,10 @@ class Gateway:
     ) -> dict[str, Any]:
         """Return the contents of a resource of the server that has it."""
         upstreams = await self.upstreams_of(caller.client)
-        server, uri = self._resource(params.uri, self.lists(upstreams), upstreams)
+        lists = await self._lists_with(
+            upstreams, partial(upstreams.has_server_of, str(params.uri))
+        )
+        server, uri = self._resource(params.uri, lists, upstreams)
         sent = types.ReadResourceRequestParams(uri=uri)
         request = types.ReadResourceRequest(params=sent)
         return await forward(upstreams, caller, server, request, uri)
@@ -369,21 +402,37 @@ class Gateway:
         key = self._resource(uri, lists, upstreams)
         if wanted == (key in client.subscribed):
             return
+        client.subscribed.pop(key, None)
         try:
             await upstreams.subscription(uri, lists, wanted=wanted)
         except McpAgentError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from None
         if wanted:
             client.subscribed[key] = uri
-        else:
-            client.subscribed.pop(key, None)
+
+    async def listen(self, client: Client, uris: Sequence[str]) -> None:
+        """Subscribe a client of 2026 to resources for one of its requests. Raises `MCPError`."""
+        client.listening.update(uris)
+        for uri in uris:
+            await self.subscribe(client, uri, wanted=True)
+
+    async def end_listening(self, client: Client, uris: Sequence[str]) -> None:
+        """End the subscriptions that no other request of the client needs."""
+        client.listening.subtract(uris)
+        for uri in uris:
+            if client.listening[uri] <= 0:
+                del client.listening[uri]
+                with contextlib.suppress(MCPError):
+                    await self.subscribe(client, uri, wanted=False)
 
     async def set_level(self, client: Client, level: types.LoggingLevel) -> None:
-        """Ask the client's servers for messages of this level."""
+        """Ask the client's servers for messages of this level, and of those that other clients of them want."""
         client.level = level
         upstreams = await self.upstreams_of(client)
+        levels = {one.level for one in self._clients_of(upstreams)} | {level}
+        lowest = next(one for one in _LEVELS if one in levels)
         for link in upstreams.servers.links.values():
-            await link.set_log_level(level)
+            await link.set_log_level(lowest)
 
     async def roots_changed(self, client: Client) -> None:
         """Notify the client's servers that its folders changed."""
@@ -447,7 +496,7 @@ class Gateway:
                 client.send(caller.session, message, caller.request_id)
 
 
-_LEVELS = [
+_LEVELS: tuple[types.LoggingLevel, ...] = (
     "debug",
     "info",
     "notice",
@@ -456,7 +505,7 @@ _LEVELS = [
     "critical",
     "alert",
     "emergency",
-]
+)
 
 
 def _reaches(level: str, least: str | None) -> bool:

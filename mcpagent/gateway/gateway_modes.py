@@ -190,6 +190,22 @@ def named_tool(name: str, lists: Lists) -> OfferedTool | None:
     return None
 
 
+def tools_named(name: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of servers' tools in a call: its own name, or those in the arguments of the gateway's tools."""
+    if name in (SEARCH_TOOLS, RUN_CODE):
+        return ()
+    if name in CALLS:
+        return (str(arguments.get("name") or ""),)
+    if name == ADD:
+        return tuple(map(str, _names_to_add(arguments)))
+    return (name,)
+
+
+def has_tools(names: tuple[str, ...], lists: Lists) -> bool:
+    """Return whether each name means a tool in the lists."""
+    return all(named_tool(name, lists) is not None for name in names if name)
+
+
 async def called_tool(
     by: str, arguments: Mapping[str, Any], lists: Lists
 ) -> tuple[OfferedTool, dict[str, Any]] | dict[str, Any]:
@@ -206,8 +222,10 @@ async def called_tool(
     if tool is None:
         text = f'no tool "{safe_line(name, 80)}"; find its name with search_tools'
         return error_result(text, "not_sent")
-    if tool.withheld is None and _REACH[tool.access] > _REACH[CALLS[by]]:
+    if _REACH[tool.access] > _REACH[CALLS[by]]:
         text = f"{tool.name} is a tool {_DOES[tool.access]}; call it with {CALL_OF[tool.access]}"
+        if tool.withheld is not None:
+            text = f"{text}. {withheld_text(tool.withheld)}"
         return error_result(text, "not_sent")
     return await _fitting(tool, given)
 
@@ -232,14 +250,22 @@ def _parsed(text: str) -> Any:
         return text
 
 
+def _names_to_add(arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the names in a call of `add_tool`; none, if they have no valid form."""
+    names = arguments.get("tool_names")
+    if isinstance(names, str):
+        return [names]
+    if isinstance(names, list) and len(names) <= MAX_NAMES_PER_CALL:
+        return names
+    return []
+
+
 def add_tools(
     client: Client, arguments: Mapping[str, Any], lists: Lists
 ) -> dict[str, Any]:
     """Add tools to the client's list; return what was added, and how to call them without the list."""
-    names = arguments.get("tool_names")
-    if isinstance(names, str):
-        names = [names]
-    if not isinstance(names, list) or not 0 < len(names) <= MAX_NAMES_PER_CALL:
+    names = _names_to_add(arguments)
+    if not names:
         text = f'pass {{"tool_names": [...]}}, at most {MAX_NAMES_PER_CALL} at once'
         return error_result(text, "not_sent")
     lines = []

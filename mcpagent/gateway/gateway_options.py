@@ -27,6 +27,7 @@ Asking: TypeAlias = Literal["client", "elicit", "deny"]
 by elicitation; or nobody, so that the call is denied."""
 
 IDLE_SECONDS = 15 * 60.0
+GONE_SECONDS = 30 * 60.0
 
 
 def no_rules() -> Rules:
@@ -39,7 +40,8 @@ class GatewayOptions:
     """The options of a gateway.
 
     `mode` is that of every client that `modes` does not name, by the name that it sends with its first request. A
-    server without open requests is stopped after `idle_seconds`. `rules` returns the current rules. `pinned` tools, as
+    server without open requests is stopped after `idle_seconds`. A client over HTTP is forgotten after `gone_seconds`
+    without a request, unless it has subscriptions. `rules` returns the current rules. `pinned` tools, as
     `server.pattern`, are listed in every mode. Tools and prompts are named `server__name`; without `is_prefixed`, those
     with a unique name keep it. `log` is the folder for the log of calls.
     """
@@ -48,6 +50,7 @@ class GatewayOptions:
     modes: Mapping[str, GatewayMode] = field(default_factory=dict[str, GatewayMode])
     asking: Asking = "client"
     idle_seconds: float = IDLE_SECONDS
+    gone_seconds: float = GONE_SECONDS
     rules: Callable[[], Rules] = no_rules
     pinned: tuple[str, ...] = ()
     is_prefixed: bool = True

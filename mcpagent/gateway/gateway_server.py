@@ -101,7 +101,7 @@ class GatewayServer:
     ) -> None:
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
-        self._publishing: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Future[None]] = set()
         self._principal_of = principal_of
         self.gateway = gateway_of(self)
         hints: Any = {method: CacheHint() for method in _CACHED}
@@ -158,25 +158,34 @@ class GatewayServer:
         self._publish(ResourceUpdated(uri))
 
     def _publish(self, event: Any) -> None:
-        task = asyncio.ensure_future(self._bus.publish(event))
-        self._publishing.add(task)
-        task.add_done_callback(self._publishing.discard)
+        self._in_background(self._bus.publish(event))
+
+    def _in_background(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
 
     # --- clients ---
 
     def client(self, context: Context) -> Client:
-        """Return the client of a request: of its session, or else of its sender and capabilities."""
-        key = ""
-        request = context.request
-        if request is not None:
-            session = request.headers.get(SESSION_HEADER)
-            can = context.session.client_capabilities
-            shown = can.model_dump(mode="json", exclude_none=True) if can else {}
-            of_sender = json.dumps([self._principal_of(context), shown], sort_keys=True)
-            key = session or of_sender
-        client = self.gateway.client(key)
+        """Return the client of a request."""
+        client = self.gateway.client(self._key(context))
         client.note(context)
         return client
+
+    def _key(self, context: Context) -> str:
+        """Return the identity of a request's client: its sender and session.
+
+        The protocol of 2026 has no sessions, so the capabilities count there, and a header of that name does not.
+        """
+        if context.request is None:
+            return ""
+        sender = self._principal_of(context)
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return json.dumps([sender, context.request.headers.get(SESSION_HEADER)])
+        can = context.session.client_capabilities
+        shown = can.model_dump(mode="json", exclude_none=True) if can else {}
+        return json.dumps([sender, shown], sort_keys=True)
 
     @contextmanager
     def _called(self, context: Context) -> Iterator[Caller]:
@@ -275,13 +284,12 @@ class GatewayServer:
         client.follows_lists = client.follows_lists or bool(wanted.tools_list_changed)
         client.open += 1
         try:
-            for uri in uris:
-                await self.gateway.subscribe(client, uri, wanted=True)
+            await self.gateway.listen(client, uris)
             return await self._listening(context, params)
         finally:
             client.open -= 1
-            for uri in uris:
-                await self.gateway.subscribe(client, uri, wanted=False)
+            # A request that ends by cancellation cannot wait for servers here.
+            self._in_background(self.gateway.end_listening(client, uris))
 
     async def _set_level(
         self, context: Context, params: types.SetLevelRequestParams

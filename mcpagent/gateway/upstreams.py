@@ -133,18 +133,22 @@ class Upstreams:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.servers.close()
 
-    async def settled(self, seconds: float = SETTLE_SECONDS) -> None:
-        """Wait for servers whose lists are not known yet."""
-        await self.servers.settle(seconds, lambda _: None)
+    async def settled(
+        self,
+        seconds: float = SETTLE_SECONDS,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Wait for servers whose lists are not known yet, or until it is `enough`."""
+        await self.servers.settle(seconds, lambda _: None, enough=enough)
 
     def _handlers(self, client: Client, _config: Any) -> Handlers:
         return Handlers(
             forwarding=Forwarding(client.methods, self._send_to_client, client.sampling)
         )
 
-    async def _send_to_client(self, server: str, request: Any) -> Any:
+    async def _send_to_client(self, server: str, request: Any, key: str) -> Any:
         is_in_call = self.servers.links[server].life.known.is_modern is True
-        return await self.calls.send(server, request, is_in_call=is_in_call)
+        return await self.calls.send(server, request, key, is_in_call=is_in_call)
 
     def _changed(self, *_: object) -> None:
         self._change.set()
@@ -268,6 +272,14 @@ class Upstreams:
             named = " or ".join(_qualified(server, uri) for server in sorted(fitting))
             raise InputError(f"several servers may have this resource; read {named}")
         raise InputError("no server here has this resource")
+
+    def has_server_of(self, uri: str, lists: Lists) -> bool:
+        """Return whether a resource belongs to one of the servers with known lists."""
+        try:
+            self.server_of(uri, lists)
+        except InputError:
+            return False
+        return True
 
     def note_links(self, server: str, result: Mapping[str, Any]) -> None:
         """Note which server sent a link to a resource, for reading it later."""

@@ -56,16 +56,19 @@ def _forwarded(
     if behind is None:
         return {}
 
-    async def elicit(_: Any, params: types.ElicitRequestParams) -> Any:
+    async def elicit(context: Any, params: types.ElicitRequestParams) -> Any:
         with asking():
-            return await behind.send(server, types.ElicitRequest(params=params))
+            request = types.ElicitRequest(params=params)
+            return await behind.send(server, request, str(context.request_id))
 
-    async def sample(_: Any, params: types.CreateMessageRequestParams) -> Any:
+    async def sample(context: Any, params: types.CreateMessageRequestParams) -> Any:
         with asking():
-            return await behind.send(server, types.CreateMessageRequest(params=params))
+            request = types.CreateMessageRequest(params=params)
+            return await behind.send(server, request, str(context.request_id))
 
-    async def roots(_: Any) -> Any:
-        return await behind.send(server, types.ListRootsRequest())
+    async def roots(context: Any) -> Any:
+        request = types.ListRootsRequest()
+        return await behind.send(server, request, str(context.request_id))
 
     methods = behind.methods()
     found: dict[str, Any] = {}
@@ -177,10 +180,12 @@ async def with_input(
     request: types.Request[Any, Any],
     result: dict[str, Any],
     allowed: Collection[str],
+    *,
+    at_once: bool = False,
 ) -> types.Request[Any, Any]:
     """Return the request to send next, after one whose `result` asks for input. Raises as `answers_to` does."""
     wanted = types.InputRequiredResult.model_validate(result, by_name=False)
-    responses = await answers_to(session, wanted, allowed)
+    responses = await answers_to(session, wanted, allowed, at_once=at_once)
     if not responses:
         await asyncio.sleep(_STATE_ONLY_WAIT_SECONDS)
     params = request.params.model_copy(
@@ -193,23 +198,44 @@ async def with_input(
 
 
 async def answers_to(
-    session: ClientSession, wanted: types.InputRequiredResult, allowed: Collection[str]
+    session: ClientSession,
+    wanted: types.InputRequiredResult,
+    allowed: Collection[str],
+    *,
+    at_once: bool = False,
 ) -> types.InputResponses:
-    """Return the handlers' answers, one question after the other.
+    """Return the handlers' answers, one question after the other unless `at_once`.
 
     Raises `MCPError` for a question whose method is not `allowed`, or that a handler refuses.
     """
-    responses: dict[str, types.InputResponse] = {}
-    for key, question in (wanted.input_requests or {}).items():
-        if question.method not in allowed:
-            code, text = (
-                types.METHOD_NOT_FOUND,
-                f"it wants {question.method}, which is not allowed",
-            )
-            raise MCPError(code=code, message=text)
-        context = ClientRequestContext(session=session, request_id=key)
-        answer = await session.dispatch_input_request(context, question)
-        if isinstance(answer, types.ErrorData):
-            raise MCPError.from_error_data(answer)
-        responses[key] = answer
-    return responses
+    questions = wanted.input_requests or {}
+    if not at_once:
+        return {
+            key: await _answer_to(session, key, question, allowed)
+            for key, question in questions.items()
+        }
+    try:
+        async with asyncio.TaskGroup() as group:
+            answers = {
+                key: group.create_task(_answer_to(session, key, question, allowed))
+                for key, question in questions.items()
+            }
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return {key: answer.result() for key, answer in answers.items()}
+
+
+async def _answer_to(
+    session: ClientSession,
+    key: str,
+    question: types.InputRequest,
+    allowed: Collection[str],
+) -> types.InputResponse:
+    if question.method not in allowed:
+        text = f"it wants {question.method}, which is not allowed"
+        raise MCPError(code=types.METHOD_NOT_FOUND, message=text)
+    context = ClientRequestContext(session=session, request_id=key)
+    answer = await session.dispatch_input_request(context, question)
+    if isinstance(answer, types.ErrorData):
+        raise MCPError.from_error_data(answer)
+    return answer

@@ -118,6 +118,7 @@ class McpConnection:
             self._log = ServerLog(log_path(log_folder, config.name))
         self._handlers = handlers
         self._allowed = handlers.methods()
+        self._at_once = handlers.forwarding is not None
         self._auth = auth
         self._environ = os.environ if environ is None else environ
         self._session: SdkSession | None = None
@@ -418,7 +419,9 @@ class McpConnection:
                     return await self._tasks.result(result, target, peer, attempt.heard)
                 if result.get("resultType") != "input_required":
                     return result
-                request = await with_input(session, request, result, self._allowed)
+                request = await with_input(
+                    session, request, result, self._allowed, at_once=self._at_once
+                )
             raise MCPError(
                 code=INVALID_ANSWER,
                 message=f"asks for input more than {MAX_INPUT_ROUNDS} times",

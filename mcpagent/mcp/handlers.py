@@ -46,11 +46,12 @@ class Forwarding:
     """A client behind this one that answers a server's requests itself.
 
     `methods` returns the requests that it answers. `send` passes one on, by the server's configured name, as the SDK's
-    request, and returns the SDK's result or its `ErrorData`. `sampling` returns the client's capability, as JSON.
+    request with the server's key for it, and returns the SDK's result or its `ErrorData`. `sampling` returns the
+    client's capability, as JSON.
     """
 
     methods: Callable[[], frozenset[str]]
-    send: Callable[[str, Any], Awaitable[Any]]
+    send: Callable[[str, Any, str], Awaitable[Any]]
     sampling: Callable[[], dict[str, Any]] = dict
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mcp import Client, MCPError
-from tests.gateway.behind import everyday_gateway, text_of, until
+from mcpagent.config import ServerConfig
+from tests.gateway.behind import everyday_gateway, gateway, text_of, until
 from tests.servers.everyday import everyday
 from tests.tables import each_row
 
@@ -139,3 +140,28 @@ async def test_a_tool_that_is_not_listed_is_refused(tmp_path: Path) -> None:
     async with everyday_gateway(tmp_path) as scene, scene.client("legacy") as client:
         with pytest.raises(MCPError, match="ask for the list again"):
             await client.call_tool("every__add", {"a": 1})
+
+
+@each_row("mode, by", [("all", "every__add"), ("search", "call_read_tool"), ("add", "add_tool")])
+async def test_a_request_waits_for_a_server_whose_lists_are_not_known(mode: str, by: str, tmp_path: Path) -> None:
+    calls: dict[str, dict[str, Any]] = {
+        "every__add": {"a": 1},
+        "call_read_tool": {"name": "every__add", "arguments": {"a": 1}},
+        "add_tool": {"tool_names": ["every__add"]},
+    }
+    async with (
+        everyday("http") as url,
+        gateway(ServerConfig("every", url=url), mode=mode) as scene,
+        scene.client("legacy") as client,
+    ):
+        assert text_of(await client.call_tool(by, calls[by])) in ("2", "added: every__add (or call_read_tool)")
+
+
+@each_row("what", ["prompt", "resource"])
+async def test_a_prompt_or_resource_waits_for_its_server_too(what: str, tmp_path: Path) -> None:
+    async with everyday("http") as url, gateway(ServerConfig("every", url=url)) as scene, scene.client() as client:
+        if what == "prompt":
+            assert (await client.get_prompt("every__review", {"code": "x"})).messages
+        else:
+            [content] = (await client.read_resource("notes://monday")).contents
+            assert content.text == "notes of monday"  # type: ignore[union-attr]

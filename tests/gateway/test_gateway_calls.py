@@ -122,6 +122,28 @@ async def test_a_changed_tool_is_withheld_until_someone_consents(tmp_path: Path)
             assert [tool.name for tool in (await client.list_tools()).tools] == ["bank__pay"]
 
 
+async def test_consent_to_a_changed_tool_does_not_make_it_one_that_only_reads(tmp_path: Path) -> None:
+    called = {"name": "bank__pay", "arguments": {"amount": 1}}
+    async with changing(tmp_path, "Pays the evil one.", "Pays.") as (url, apps):
+        config = ServerConfig("bank", url=url)
+        for rounds, stored in enumerate(
+            (ServerOptions.stored(folders(tmp_path)), ServerOptions.stored(folders(tmp_path), cache=None))
+        ):
+            async with gateway(config, stored=stored, mode="search") as scene, scene.client() as client:
+                if not rounds:
+                    assert text_of(await client.call_tool("call_destructive_tool", called)) == "paid 1"
+                    apps.pop()
+                    continue
+                refused = await client.call_tool("call_read_tool", called)
+                assert "call it with call_destructive_tool" in text_of(refused)
+                assert '"Pays." -> "Pays the evil one."' in text_of(refused)
+                [link] = scene.gateway._common.servers.links.values()
+                [tool] = link.lists.tools
+                PinStore(tmp_path / "state" / "mcpagent" / "pins").accept(config, tool)
+                assert (await client.call_tool("call_read_tool", called)).is_error
+                assert text_of(await client.call_tool("call_destructive_tool", called)) == "paid 1"
+
+
 async def test_a_server_that_is_gone_leaves_the_others_and_says_what_became_of_a_call(tmp_path: Path) -> None:
     async with everyday_gateway(tmp_path, mode="all") as scene, scene.client() as client:
         await client.list_tools()

@@ -26,7 +26,7 @@ from mcpagent.gateway.gateway_server import GatewayServer
 from mcpagent.gateway.http_gateway import HttpAccess, http_app, http_server
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.values.events import ignore
-from tests.gateway.behind import folders, text_of
+from tests.gateway.behind import folders, text_of, until
 from tests.gateway.test_asking_client import Answering
 from tests.servers.everyday import everyday, serving
 from tests.servers.talkative import build
@@ -206,6 +206,75 @@ async def test_t31_a_session_belongs_to_the_holder_of_its_token(tmp_path: Path) 
                 headers = JSON | session | authority.token(sub=sub)
                 answer = await http.post(f"{address}/mcp", json=ping, headers=headers)
                 assert answer.status_code == status, sub
+
+
+async def test_a_header_makes_nobody_another_client(tmp_path: Path) -> None:
+    """Requests of 2026 have no session: a header that names one, or the key of a client, changes nothing."""
+    authority = Authority()
+    async with serving(authority.app):
+        access = HttpAccess(issuer=authority.address, resource="https://tools.example/mcp")
+        async with listening(tmp_path, access=access) as (address, served):
+            async with connected(address, headers=authority.token(sub="ann")) as ann:
+                await ann.list_tools()
+            clients = served.gateway.clients
+            [key] = clients
+            for session in (key, "other"):
+                header = {"Mcp-Session-Id": session}
+                async with connected(address, headers=authority.token(sub="eve") | header) as eve:
+                    await eve.list_tools()
+                assert len(clients) == 2
+                assert sum("eve" in key for key in clients) == 1
+
+
+async def test_a_client_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+    async with listening(tmp_path, gone_seconds=0.2) as (address, served):
+        async with connected(address, "legacy") as client:
+            await client.list_tools()
+            assert served.gateway.clients
+        await until(lambda: not served.gateway.clients)
+        async with connected(address, "legacy") as client:
+            assert (await client.list_tools()).tools
+
+
+async def test_a_subscription_lasts_while_another_request_of_the_client_needs_it(tmp_path: Path) -> None:
+    """Two programs with one token are one client of 2026."""
+    async with serving(lambda _: build().streamable_http_app()) as talk:
+        config = ServerConfig("talk", url=f"{talk}/mcp")
+        async with (
+            listening(tmp_path, config, mode="all") as (address, served),
+            connected(address) as one,
+            connected(address) as two,
+        ):
+            async with one.listen(resource_subscriptions=["notes://monday"]) as changes:
+                [client] = served.gateway.clients.values()
+                async with two.listen(resource_subscriptions=["notes://monday"]):
+                    assert client.listening["notes://monday"] == 2
+                await until(lambda: client.listening["notes://monday"] == 1)
+                await two.call_tool("talk__touch", {"uri": "notes://monday"})
+                async with asyncio.timeout(20):
+                    async for change in changes:
+                        assert "notes://monday" in repr(change)
+                        break
+            await until(lambda: not client.subscribed)
+
+
+async def test_each_client_gets_messages_of_its_own_level(tmp_path: Path) -> None:
+    """The clients share a connection, whose level is the lowest of theirs."""
+    heard: list[list[Any]] = [[], []]
+    async with serving(lambda _: build().streamable_http_app()) as talk:
+        config = ServerConfig("talk", url=f"{talk}/mcp", era="legacy")
+        async with listening(tmp_path, config, mode="all") as (address, served), contextlib.AsyncExitStack() as stack:
+            for level, messages in zip(("debug", "error"), heard, strict=True):
+
+                async def note(params: Any, messages: list[Any] = messages) -> None:
+                    messages.append(params)
+
+                client = await stack.enter_async_context(connected(address, "legacy", logging_callback=note))
+                await client.set_logging_level(level)  # type: ignore[arg-type]
+            assert served.gateway._common.servers.links["talk"].config.log_level == "debug"
+            assert text_of(await client.call_tool("talk__work", {"count": 2})) == "done"
+            await until(lambda: heard[0])
+        assert heard[1] == []
 
 
 def test_a_gateway_over_http_is_never_open_to_everybody() -> None:

@@ -70,7 +70,7 @@ async def _accept(
     if change is None or stored.pins is None:
         put(terminal.err, f"{label} has not changed since its first use")
         return ExitCode.OK
-    put(terminal.err, *change.lines)
+    put(terminal.err, *change.whole)
     if not yes and not agreed(terminal, f"accept {label} as it is now?", "accepts it"):
         put(terminal.err, "nothing was accepted", style="dim")
         return ExitCode.OK

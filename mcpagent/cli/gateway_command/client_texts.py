@@ -30,8 +30,23 @@ class ClientText:
         """True for a file of TOML; all others are JSON."""
         return self.path.suffix == ".toml"
 
+    @classmethod
+    def of_bytes(cls, path: Path, section: str, raw: bytes | None) -> ClientText:
+        """Return the text of a file's bytes, without a byte order mark, which writing keeps. Raises `ConfigError`."""
+        try:
+            text = (raw or b"").decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path}: not UTF-8; save it as UTF-8 first") from None
+        return cls(path, section, text)
+
     def data(self) -> dict[str, Any]:
         """Return what the file says. Raises `ConfigError`."""
+        found = self._data()
+        if not isinstance(found.get(self.section, {}), Mapping):
+            raise ConfigError(f"{self.path}: {self.section}: expected an object")
+        return found
+
+    def _data(self) -> dict[str, Any]:
         if not self.text.strip():
             return {}
         if self.is_toml:
@@ -47,10 +62,7 @@ class ClientText:
 
     def entries(self) -> dict[str, Any]:
         """Return the servers by name."""
-        found = self.data().get(self.section)
-        if isinstance(found, Mapping):
-            return dict(found)
-        return {}
+        return dict(self.data().get(self.section, {}))
 
     def changed(
         self, out: Collection[str], entries: Mapping[str, Mapping[str, Any]]
@@ -114,6 +126,11 @@ def _is_of(head: str, section: str, names: Collection[str]) -> bool:
 
 def _table(section: str, name: str, entry: Mapping[str, Any], before: str) -> str:
     """Return an entry as TOML; of JSON's values, those of one level have the same form there."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
+    lines = [f"{key} = {_toml(value)}" for key, value in entry.items()]
     gap = "\n" if before.strip() else ""
-    return f"{gap}[{section}.{json.dumps(name)}]\n" + "\n".join(lines) + "\n"
+    return f"{gap}[{section}.{_toml(name)}]\n" + "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    # TOML has no pairs of surrogates, which JSON writes for other than ASCII.
+    return json.dumps(value, ensure_ascii=False)

@@ -161,22 +161,36 @@ def _write(
     options: Options, terminal: Terminal, plan: _Plan, store: SecretStore
 ) -> None:
     """Write both files. Secrets first: a file must not refer to a secret that is not stored."""
-    file, (before, after) = plan.imported.file, plan.client
     for secret in plan.imported.secrets:
         kept = store.set(secret.name, secret.value)
         put(terminal.err, f"{kept.name} is kept in {place_of_secret(kept)}")
-    own, after_own = plan.own
+    file, (own, after_own) = plan.imported.file, plan.own
     if after_own.text != own.text:
         own.saved(lambda fresh: _merge(options, fresh, file, store)[0])
-    digest = hashlib.sha256(after.text.encode()).hexdigest()
     file.path.parent.mkdir(parents=True, exist_ok=True)
     with alone_with(file.path):
-        raw = _raw(file.path)
-        if (raw or b"") != before.text.encode():
-            raise ConfigError(f"{file.path}: changed meanwhile; start again")
-        record = Installation(str(file.path), raw, digest, plan.moved)
-        installations(options).set(file.client, record.to_text())
-        write_text(file.path, after.text)
+        _write_client(options, file, plan)
+
+
+def _write_client(options: Options, file: ClientFile, plan: _Plan) -> None:
+    """Write the client's file, after the record that restores it."""
+    before, after = plan.client
+    raw = _same_bytes(before)
+    record = Installation(str(file.path), raw, _digest(after), plan.moved)
+    installations(options).set(file.client, record.to_text())
+    write_text(file.path, after.text)
+
+
+def _same_bytes(shown: ClientText) -> bytes | None:
+    """Return the bytes of the file. Raises `ConfigError` if its text is not the one that the user was shown."""
+    raw = _raw(shown.path)
+    if ClientText.of_bytes(shown.path, shown.section, raw) != shown:
+        raise ConfigError(f"{shown.path}: changed meanwhile; start again")
+    return raw
+
+
+def _digest(text: ClientText) -> str:
+    return hashlib.sha256(text.text.encode()).hexdigest()
 
 
 def uninstall(
@@ -191,25 +205,22 @@ def uninstall(
     if text is None:
         raise InputError(f"the gateway is not installed for {client}")
     record = Installation.of_text(text)
-    path = Path(record.path)
-    raw = _raw(path) or b""
-    is_unchanged = hashlib.sha256(raw).hexdigest() == record.after_digest
-    now = ClientText(path, section_of(client), raw.decode("utf-8"))
-    restored = _restored(record, now, is_unchanged=is_unchanged)
-    put(terminal.err, f"restores {short_path(str(path), options.folder)}")
+    now = _client_text(client, Path(record.path))
+    restored = _restored(record, now)
+    put(terminal.err, f"restores {short_path(record.path, options.folder)}")
     hidden = _secrets_in(client, record.moved) + _secrets_in(client, now.entries())
-    write_out(_client_diff(options, now, restored, hidden))
+    write_out(_client_diff(options, now, restored or "", hidden))
     if dry_run:
         return ExitCode.OK
     if not yes and not agreed(terminal, "write this?", "writes it"):
         put(terminal.err, "nothing was written", style="dim")
         return ExitCode.OK
-    is_new = is_unchanged and record.before is None
-    with alone_with(path):
-        if is_new:
-            path.unlink(missing_ok=True)
+    with alone_with(now.path):
+        _same_bytes(now)
+        if restored is None:
+            now.path.unlink(missing_ok=True)
         else:
-            write_text(path, restored)
+            write_text(now.path, restored)
     store.remove(client)
     terminal.done(
         f"{client} has its own servers again; they also stay in mcpagent's file"
@@ -217,11 +228,20 @@ def uninstall(
     return ExitCode.OK
 
 
-def _restored(record: Installation, now: ClientText, *, is_unchanged: bool) -> str:
-    """Return the former text; if others changed the file since, its present text with the former servers."""
-    if is_unchanged:
-        return (record.before or b"").decode("utf-8")
-    return now.changed([ENTRY], record.moved).text
+def _restored(record: Installation, now: ClientText) -> str | None:
+    """Return the former text, None if there was no file.
+
+    If others changed the file since, return its present text with the former servers.
+    """
+    if _digest(now) != record.after_digest:
+        return now.changed([ENTRY], record.moved).text
+    if record.before is None:
+        return None
+    return ClientText.of_bytes(now.path, now.section, record.before).text
+
+
+def _client_text(client: Client, path: Path) -> ClientText:
+    return ClientText.of_bytes(path, section_of(client), _raw(path))
 
 
 def _raw(path: Path) -> bytes | None:
@@ -232,12 +252,7 @@ def _raw(path: Path) -> bytes | None:
 
 def _plan(options: Options, file: ClientFile, store: SecretStore) -> _Plan:
     own = file_to_write(options, "user")
-    raw = _raw(file.path) or b""
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{file.path}: not UTF-8; save it as UTF-8 first") from None
-    before = ClientText(file.path, section_of(file.client), text)
+    before = _client_text(file.client, file.path)
     before.data()
     after_own, imported, moved = _merge(options, own, file, store)
     entry = entry_of_gateway(file.client)
@@ -255,9 +270,7 @@ def _merge(
     manner = ImportMode(frozenset(), convert, store.get)
     after, [imported] = with_imported(options, own, [file], manner)
     entries, inputs = read_client_file(file, options.folder)
-    in_file = ClientText(
-        file.path, section_of(file.client), (_raw(file.path) or b"").decode("utf-8")
-    ).entries()
+    in_file = _client_text(file.client, file.path).entries()
     moved = {}
     for name, given in entries.items():
         taken = taken_over(file.client, given, inputs)

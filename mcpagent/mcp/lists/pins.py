@@ -38,12 +38,16 @@ _MOST_LINES = 20
 _SHOWN, _BEFORE = 80, 20
 """Characters of a changed text to show, and the number of them before the first difference."""
 
+_WHOLE = 10_000_000
+"""More characters than a list of tools may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
     """A tool that changed since its first use; `lines` describe the changes, one printable line each.
 
-    `texts` are the new texts in its definition. `is_declared_safe`: it is read-only now, and was not before.
+    `lines` are short enough for a result. `whole` are the same without a limit, for whoever accepts the tool. `texts`
+    are the new texts in its definition. `is_declared_safe`: it is read-only now, and was not before.
     """
 
     server: str
@@ -51,6 +55,7 @@ class ToolChange:
     lines: tuple[str, ...]
     texts: frozenset[str] = field(default=frozenset(), compare=False)
     is_declared_safe: bool = field(default=False, compare=False)
+    whole: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return f'tool "{safe_line(self.tool, 60)}" of server "{self.server}" changed: {"; ".join(self.lines)}'
@@ -276,11 +281,14 @@ def _change(
         (*lines[:_MOST_LINES], *more),
         frozenset(texts_in(seen)) - frozenset(texts_in(pinned)),
         is_declared_safe=bool(seen["read_only"]) and not was_safe,
+        whole=tuple(_differences(pinned, seen, most=_WHOLE)),
     )
 
 
-def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Yield each difference of two JSON values, as `path: old -> new`."""
+def _differences(
+    before: Any, after: Any, path: str = "", *, most: int = _SHOWN
+) -> Iterator[str]:
+    """Yield each difference of two JSON values, as `path: old -> new` with at most `most` characters of each."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted(before.keys() | after.keys()):
             if path:
@@ -288,18 +296,18 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
             else:
                 deeper = key
             yield from _differences(
-                before.get(key, _MISSING), after.get(key, _MISSING), deeper
+                before.get(key, _MISSING), after.get(key, _MISSING), deeper, most=most
             )
         return
     old, new = (
         with_codes(json.dumps(None if value is _MISSING else value, ensure_ascii=False))
         for value in (before, after)
     )
-    place = safe_line(path, 80)
+    place = safe_line(path, most)
     if before is _MISSING:
-        yield f"{place} added: {_part(new)}"
+        yield f"{place} added: {_part(new, most)}"
     elif after is _MISSING:
-        yield f"{place} removed, was {_part(old)}"
+        yield f"{place} removed, was {_part(old, most)}"
     elif old != new:
         same = next(
             (
@@ -309,13 +317,13 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
             ),
             len(old),
         )
-        if max(len(old), len(new)) <= _SHOWN:
+        if max(len(old), len(new)) <= most:
             start = 0
         else:
             start = max(same - _BEFORE, 0)
-        yield f"{place}: {_part(old, start)} -> {_part(new, start)}"
+        yield f"{place}: {_part(old, most, start)} -> {_part(new, most, start)}"
 
 
-def _part(text: str, start: int = 0) -> str:
+def _part(text: str, most: int, start: int = 0) -> str:
     """Return the part of a long text from `start` on, with an ellipsis for omitted text."""
-    return f"{'…' if start else ''}{safe_line(text[start:], _SHOWN)}"
+    return f"{'…' if start else ''}{safe_line(text[start:], most)}"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.cli.app import run
+from mcpagent.cli.gateway_command.client_texts import ClientText
 from mcpagent.config.jsonc import blank_extras
 
 TOKEN = "ghp_abcdefghijklmnopqrst0123"
@@ -124,6 +125,61 @@ def test_a_client_without_a_file_gets_one_and_loses_it(home: Path) -> None:
     assert json.loads(path.read_text())["mcpServers"].keys() == {"mcpagent"}
     assert run(["gateway", "uninstall", "cursor", "--yes"]) == 0
     assert not path.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        ("cursor", b'\xef\xbb\xbf{"mcpServers": {"git": {"command": "uvx"}}}'),
+        ("cursor", b'{"mcpServers": {"git": {"command": "\xf0\x9f\x98\x80"}}}\r\n'),
+        ("codex", b'\xef\xbb\xbf[mcp_servers.git]\r\ncommand = "uvx"\r\n'),
+        ("codex", b"# no newline at the end"),
+        ("zed", b""),
+    ],
+)
+def test_unusual_bytes_are_kept(client: str, text: bytes, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = written(home, client)
+    path.write_bytes(text)
+    program = home / "bin \U0001f600" / "mcpagent"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert run(["gateway", "install", client, "--yes"]) == 0
+    installed = path.read_bytes()
+    assert installed.count(b"\xef\xbb\xbf") == text.count(b"\xef\xbb\xbf")
+    assert str(program) in str(ClientText.of_bytes(path, FILES[client][1], installed).entries())
+    assert run(["gateway", "uninstall", client, "--yes"]) == 0
+    assert path.read_bytes() == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"\xff\xfe", "not UTF-8"),
+        (b"[1]", "expected an object"),
+        (b'{"mcpServers": [1]}', "mcpServers: expected an object"),
+        (b'{"a": ', "end"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_left_alone(
+    text: bytes, words: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, before = written(home, "cursor")
+    path.write_bytes(text)
+    assert run(["gateway", "install", "cursor", "--yes"]) == 3
+    assert words in capsys.readouterr().err
+    path.write_bytes(before)
+    assert run(["gateway", "install", "cursor", "--yes"]) == 0
+    path.write_bytes(text)
+    assert run(["gateway", "uninstall", "cursor", "--yes"]) == 3
+    assert words in capsys.readouterr().err
+    assert path.read_bytes() == text
+    path.unlink()
+    assert run(["gateway", "uninstall", "cursor", "--yes"]) == 0
+    assert json.loads(path.read_text())["mcpServers"].keys() == {"git", "hub"}
 
 
 def test_nothing_is_written_without_an_answer(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,6 +153,51 @@ async def test_a_kill_leaves_no_process_and_the_next_start_works(killed: str, tm
                 await asyncio.sleep(0.05)
 
 
+CLIENT = """
+import asyncio, json, sys
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+async def main(words):
+    parameters = StdioServerParameters(command=words[0], args=words[1:], env=json.loads(sys.argv[2]))
+    async with Client(stdio_client(parameters)) as client:
+        await client.call_tool("every__add", {"a": 1})
+        async def note(*_):
+            print("begun", flush=True)
+        await client.call_tool("every__steps", {"count": 10_000}, progress_callback=note)
+
+asyncio.run(main(json.loads(sys.argv[1])))
+"""
+
+
+@pytest.mark.attack
+async def test_a_killed_client_takes_its_gateway_and_servers_along(tmp_path: Path) -> None:
+    words = command(tmp_path, "--set", "mode=all")
+    for _ in range(2):
+        client = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", CLIENT, json.dumps(words), json.dumps(environ(tmp_path))),
+            cwd=ROOT,
+            env=environ(tmp_path),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert client.stdout is not None
+        try:
+            async with asyncio.timeout(100):
+                assert await client.stdout.readline() == b"begun\n"
+                assert pids("mcpagent gateway", tmp_path)
+                assert pids("everyday.py", tmp_path)
+        finally:
+            client.kill()
+            await client.wait()
+        async with asyncio.timeout(60):
+            while pids("", tmp_path):  # noqa: ASYNC110 - processes end without telling
+                await asyncio.sleep(0.05)
+    async with started(tmp_path, "--set", "mode=all") as again:
+        assert text_of(await again.call_tool("every__add", {"a": 1})) == "2"
+    status = reported(tmp_path, "status")
+    assert status["running"] == []
+
+
 def pids(marker: str, tmp_path: Path) -> list[int]:
     """The living processes of the test with a marker in their command lines."""
     return [

@@ -206,7 +206,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
         try:
             match path.suffix:
                 case ".toml":
-                    data = tomllib.loads(raw.decode("utf-8"))
+                    data = tomllib.loads(raw.decode("utf-8-sig"))
                 case ".yaml" | ".yml":
                     data = bounded_yaml(raw)
                 case _:
