@@ -40,13 +40,13 @@ async def admit(call: ToolCall, run: AgentRun) -> CallState:
         problem = ""
     else:
         problem = await misfit_of(tool, call.arguments, run)
-    if not tools.is_direct(tool):
-        text = f'"{name}" can be called only from programs. {tools.how_to_load(name)}'
-        return _refused(call, "not_loaded", text)
     if tools.is_offered(name):
         if not problem:
             return CallState(call, tool)
         return _refused_misfit(call, tool, problem)
+    if not tools.is_direct(tool):
+        text = f'"{name}" can be called only from programs. {tools.how_to_load(name)}'
+        return _refused(call, "not_loaded", text)
     if name in discovery.removed:
         text = f'"{name}" was removed in this conversation. {tools.how_to_load(name)}'
         return _refused(call, "not_loaded", text)
