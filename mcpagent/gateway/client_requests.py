@@ -245,19 +245,33 @@ class Gateway:
             await upstreams.settled()
             programs = self._programs_of(client, upstreams)
             return await programs.call(caller, name, arguments)
-        if mode in ("search", "add") and name == SEARCH_TOOLS:
-            return await self._searched(client, lists, upstreams, arguments)
-        if mode in ("search", "add") and name in CALLS:
-            called = await called_tool(name, arguments, lists)
-            if isinstance(called, dict):
-                return called
-            return await self._called(upstreams, caller, *called, meta)
+        if mode in ("search", "add") and name in (SEARCH_TOOLS, *CALLS):
+            return await self._by_search(
+                upstreams, lists, caller, name, arguments, meta
+            )
         if mode == "add" and name == ADD:
             result = add_tools(client, arguments, lists)
             self._report_lists(client, lists)
             return result
         text = f'no tool "{safe_line(name, 80)}" is listed; ask for the list again'
         raise MCPError(code=types.INVALID_PARAMS, message=text)
+
+    async def _by_search(
+        self,
+        upstreams: Upstreams,
+        lists: Lists,
+        caller: Caller,
+        name: str,
+        arguments: dict[str, Any],
+        meta: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Search, or call what a search found."""
+        if name == SEARCH_TOOLS:
+            return await self._searched(caller.client, lists, upstreams, arguments)
+        called = await called_tool(name, arguments, lists)
+        if isinstance(called, dict):
+            return called
+        return await self._called(upstreams, caller, *called, meta)
 
     async def _searched(
         self,
