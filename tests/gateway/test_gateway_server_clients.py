@@ -72,7 +72,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_published_client_searches_and_calls(name: str, programs: Path, tmp_path: Path) -> None:
-    servers = {
+    servers: dict[str, dict[str, object]] = {
         "every": {"args": ["-m", "tests.servers.everyday", "stdio"]},
         "talk": {"args": ["-m", "tests.servers.talkative", "stdio"], "era": "legacy"},
     }

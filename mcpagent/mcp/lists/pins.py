@@ -299,10 +299,7 @@ def _differences(
                 before.get(key, _MISSING), after.get(key, _MISSING), deeper, most=most
             )
         return
-    old, new = (
-        with_codes(json.dumps(None if value is _MISSING else value, ensure_ascii=False))
-        for value in (before, after)
-    )
+    old, new = _as_text(before), _as_text(after)
     place = safe_line(path, most)
     if before is _MISSING:
         yield f"{place} added: {_part(new, most)}"
@@ -313,6 +310,11 @@ def _differences(
         if max(len(old), len(new)) > most:
             start = max(_first_difference(old, new) - _BEFORE, 0)
         yield f"{place}: {_part(old, most, start)} -> {_part(new, most, start)}"
+
+
+def _as_text(value: Any) -> str:
+    known = None if value is _MISSING else value
+    return with_codes(json.dumps(known, ensure_ascii=False))
 
 
 def _first_difference(old: str, new: str) -> int:
