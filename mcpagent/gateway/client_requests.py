@@ -236,28 +236,52 @@ class Gateway:
         client = caller.client
         upstreams = await self.upstreams_of(client)
         mode = mode_of(client, self.options)
-        named = tools_named(name, arguments)
-        lists = await self._lists_with(upstreams, partial(has_tools, named))
+        has_named = partial(has_tools, tools_named(name, arguments))
+        lists = await self._lists_with(upstreams, has_named)
         if is_client_tool(name, client, self.options, lists):
             listed = lists.tools[name]
             return await self._called(upstreams, caller, listed, arguments, meta)
         if mode == "code" and name in (SEARCH_TOOLS, RUN_CODE):
-            await upstreams.settled()
-            programs = self._programs_of(client, upstreams)
-            return await programs.call(caller, name, arguments)
-        if mode in ("search", "add") and name == SEARCH_TOOLS:
-            return await self._searched(client, lists, upstreams, arguments)
-        if mode in ("search", "add") and name in CALLS:
-            called = await called_tool(name, arguments, lists)
-            if isinstance(called, dict):
-                return called
-            return await self._called(upstreams, caller, *called, meta)
+            return await self._in_code(upstreams, caller, name, arguments)
+        if mode in ("search", "add") and name in (SEARCH_TOOLS, *CALLS):
+            return await self._by_search(
+                upstreams, lists, caller, name, arguments, meta
+            )
         if mode == "add" and name == ADD:
-            result = add_tools(client, arguments, lists)
-            self._report_lists(client, lists)
-            return result
+            return self._added(client, lists, arguments)
         text = f'no tool "{safe_line(name, 80)}" is listed; ask for the list again'
         raise MCPError(code=types.INVALID_PARAMS, message=text)
+
+    def _added(
+        self, client: Client, lists: Lists, arguments: dict[str, Any]
+    ) -> dict[str, Any]:
+        result = add_tools(client, arguments, lists)
+        self._report_lists(client, lists)
+        return result
+
+    async def _in_code(
+        self, upstreams: Upstreams, caller: Caller, name: str, arguments: dict[str, Any]
+    ) -> dict[str, Any]:
+        await upstreams.settled()
+        programs = self._programs_of(caller.client, upstreams)
+        return await programs.call(caller, name, arguments)
+
+    async def _by_search(
+        self,
+        upstreams: Upstreams,
+        lists: Lists,
+        caller: Caller,
+        name: str,
+        arguments: dict[str, Any],
+        meta: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Search, or call what a search found."""
+        if name == SEARCH_TOOLS:
+            return await self._searched(caller.client, lists, upstreams, arguments)
+        called = await called_tool(name, arguments, lists)
+        if isinstance(called, dict):
+            return called
+        return await self._called(upstreams, caller, *called, meta)
 
     async def _searched(
         self,

@@ -299,29 +299,28 @@ def _differences(
                 before.get(key, _MISSING), after.get(key, _MISSING), deeper, most=most
             )
         return
-    old, new = (
-        with_codes(json.dumps(None if value is _MISSING else value, ensure_ascii=False))
-        for value in (before, after)
-    )
+    old, new = _as_text(before), _as_text(after)
     place = safe_line(path, most)
     if before is _MISSING:
         yield f"{place} added: {_part(new, most)}"
     elif after is _MISSING:
         yield f"{place} removed, was {_part(old, most)}"
     elif old != new:
-        same = next(
-            (
-                place
-                for place, (one, other) in enumerate(zip(old, new, strict=False))
-                if one != other
-            ),
-            len(old),
-        )
-        if max(len(old), len(new)) <= most:
-            start = 0
-        else:
-            start = max(same - _BEFORE, 0)
+        start = 0
+        if max(len(old), len(new)) > most:
+            start = max(_first_difference(old, new) - _BEFORE, 0)
         yield f"{place}: {_part(old, most, start)} -> {_part(new, most, start)}"
+
+
+def _as_text(value: Any) -> str:
+    known = None if value is _MISSING else value
+    return with_codes(json.dumps(known, ensure_ascii=False))
+
+
+def _first_difference(old: str, new: str) -> int:
+    """Return the position of the first character that differs."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), len(old))
 
 
 def _part(text: str, most: int, start: int = 0) -> str:
