@@ -13,7 +13,8 @@ import pytest
 from tests.mcp.test_server_link_published import python_environment
 from tests.terminal.process import ROOT, environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# Three environments with their packages take two minutes to install.
+pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 PACKAGES = ("fastmcp==4.2.3", "openai-agents==0.24.0", "pydantic-ai-slim[mcp]==2.68.0")
 CALLS = [
