@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.openapi.documents import INTEGERS, POINT, api_of, document, operation, parameter, rich, tool_of
+from tests.reference_work import reference_seconds
 
 
 def test_names_are_legal_unique_and_do_not_depend_on_the_order() -> None:
@@ -139,7 +140,10 @@ def test_results_are_typed_if_they_are_objects_or_lists() -> None:
 
 @pytest.mark.slow
 def test_a_thousand_operations_take_less_than_a_second() -> None:
-    """As GitHub's do: each with some parameters, a body and a response of components that refer to others."""
+    """As GitHub's do: each with some parameters, a body and a response of components that refer to others.
+
+    A second on a machine that does the reference work in 5 ms.
+    """
     schemas: dict[str, Any] = {
         f"S{number}": {
             "type": "object",
@@ -169,7 +173,7 @@ def test_a_thousand_operations_take_less_than_a_second() -> None:
     started = time.process_time()
     _, tools = api_of(root)
     listed = [tool.listed() for tool in tools.values()]
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 240 * reference_seconds()
     assert len(listed) == 1_000
 
 
