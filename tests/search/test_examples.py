@@ -29,6 +29,7 @@ from mcpagent.search.examples import (
 )
 from mcpagent.search.shared_index import SharedIndex
 from mcpagent.values.messages import Text, ToolCall, ToolDefinition
+from tests.reference_work import reference_seconds
 from tests.tables import each_row
 
 DISK = ToolDefinition("box__du", "Sums up file sizes.", {"type": "object"}, server="box", original_name="du")
@@ -167,7 +168,7 @@ def test_requests_tell_neighbours_apart() -> None:
 def test_shipped_requests_are_read_fast() -> None:
     started = process_time()
     module._shipped.__wrapped__()
-    assert process_time() - started < 0.1
+    assert process_time() - started < 24 * reference_seconds()
 
 
 def test_what_is_shipped_is_found_by_name_and_required_parameters() -> None:
