@@ -125,7 +125,7 @@ class SessionTools:
         self.settle = settle
         self.instructs = instructs
         self.conversation = conversation
-        self._search = search or catalog.search
+        self.options = search or catalog.search
         self._asked_pins = tuple(pinned)
         self._search_cost = search_cost
         self._left_to_provider: dict[str, ToolDefinition] = (
@@ -147,7 +147,7 @@ class SessionTools:
 
     def begin(self, catalog: Catalog) -> None:
         """Decide which tools are pinned and hidden, by the current tools; only before the conversation begins."""
-        self.catalog, self.options = catalog, self._search
+        self.catalog = catalog
         self.listing: Listing = catalog.listing
         self._about = dict(self._told_about)
         self._shared = catalog.naming
