@@ -202,6 +202,9 @@ def expect_timeout(label: str, seconds: float | None) -> None:
 
 def expect_callers(label: str, callers: Sequence[ToolCaller]) -> None:
     """Raise `ConfigError` unless these are "direct", "code" or both."""
+    # Nearly all of thousands of tools have the default.
+    if callers is ALL_CALLERS:
+        return
     place = f"{label}: allowed_callers"
     expect_kind(place, callers, Sequence[ToolCaller])
     what = '"direct", "code" or both, as a list'
