@@ -247,7 +247,7 @@ TAKEN: Mapping[str, str] = {
         "connect_timeout_seconds=5; timeout_seconds=5; total_timeout_seconds=5; shutdown_seconds=5; "
         "description=x; required=True; enabled_tools=[]; disabled_tools=[]; always_load=[]; "
         "defer_loading=None True []; eager=True; keeps_running=True; safe_to_repeat=[]; trust_hints=True; approval=[]; "
-        "max_message_bytes=5; large_result_tokens=None 5 {}; allowed_callers=[]; log_level=None; "
+        "max_message_bytes=5; large_result_tokens=None 5 {}; log_level=None; "
         "elicitation=True; sampling=True; roots=[]; source=x; "
         "written={}; told={}; vouched=x; openapi=x {}; credentials={}"
     ),
@@ -257,7 +257,7 @@ TAKEN: Mapping[str, str] = {
     ),
     "ServerOptions.stored": "environ=None {}",
     "load_servers": "source=[]; environ=None {}; label=x; folder=None; workspace=None; secret=None",
-    "Handlers": "elicit=None; sample=None; visit=None; roots=[]",
+    "Handlers": "elicit=None; sample=None; visit=None; roots=[]; forwarding=None",
     "ListCache": "max_age_seconds=5; stale_seconds=5",
     "Limits": "turns=None 5; tool_calls=None 5; tokens=None 5; dollars=None 5; seconds=None 5",
     "RunOptions": "tool_timeout_seconds=5; large_result_tokens=None 5; compaction=None; wrappers=[]; skills=[]",
@@ -292,8 +292,7 @@ TAKEN: Mapping[str, str] = {
     "OpenAIResponsesModel": "model_name=x; provider=x",
     "function_tool": (
         "name=None x; description=None x; category=x; timeout_seconds=None 5; defer_loading=None True; "
-        "approval=True; read_only=None True; safe_to_repeat=None True; large_result_tokens=None 5; "
-        "allowed_callers=[]"
+        "approval=True; read_only=None True; safe_to_repeat=None True; large_result_tokens=None 5"
     ),
     "FunctionToolset": "functions=[]; defer_loading=None True; approval=True; read_only=None True; category=x; label=x"
     "; id=x; allowed_callers=[]",
@@ -302,7 +301,7 @@ TAKEN: Mapping[str, str] = {
     "filtered": "source=[]",
     "prepared": "source=[]",
     "approval_required": "source=[]; predicate=None",
-    "callable_from": "source=[]; allowed_callers=[]",
+    "callable_from": "source=[]",
     "deferred": "source=[]; names=True []",
     "wrapped": "source=[]",
     "external": "definitions=[]; id=x",
