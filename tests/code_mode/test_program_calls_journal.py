@@ -58,7 +58,7 @@ def test_a_program_whose_state_is_lost_is_reported_and_not_run(
     assert told[1:] == [
         "Calls with a known result:",
         '- functions.write({"n": 1}): "written 1"',
-        '- functions.write({"n": 2}): written 2',
+        '- functions.write({"n": 2}): "written 2"',
         "Calls whose outcome is unknown (they may have run):",
         '- functions.write({"n": 3})',
     ]
