@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 
-USUAL_SECONDS = 0.005
-"""CPU time of the reference work on a machine of usual speed."""
-
 
 def reference_seconds() -> float:
     """CPU time of a fixed piece of work, the least of three: 5 ms on a machine of usual speed."""

@@ -191,15 +191,12 @@ def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
 
 def expect_timeout(label: str, seconds: float | None) -> None:
     """Raise `ConfigError` unless this is a number of seconds above 0, or None."""
-    # Nearly all of thousands of tools have no timeout of their own.
-    if seconds is None:
-        return
     expect(
         f"{label}: timeout_seconds",
         seconds,
         (int, float, NoneType),
         "a number above 0 or None",
-        holds=lambda limit: limit > 0,
+        holds=lambda limit: limit is None or limit > 0,
     )
 
 
