@@ -49,7 +49,7 @@ class Node:
 
     def part(self, key: str) -> Node:
         """Return the value of a key; None if there is no such key."""
-        value = self.value.get(key) if isinstance(self.value, Mapping) else None
+        value = self.value.get(key) if isinstance(self.value, dict) else None
         return Node(value, self.file)
 
 
@@ -74,7 +74,7 @@ class ApiDocument:
         """
         for _ in range(_MOST_STEPS):
             reference = None
-            if isinstance(place.value, Mapping):
+            if isinstance(place.value, dict):
                 reference = place.value.get("$ref")
             if not isinstance(reference, str):
                 return place

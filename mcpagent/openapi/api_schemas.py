@@ -175,7 +175,7 @@ class SchemaConverter:
         self._nodes += 1
         value = place.value
         if (
-            not isinstance(value, Mapping)
+            not isinstance(value, dict)
             or depth > _DEEPEST
             or self._nodes > self.most_nodes
         ):
@@ -208,7 +208,7 @@ class SchemaConverter:
                 ]
         for key in _SINGLE:
             rule = value.get(key)
-            if isinstance(rule, Mapping):
+            if isinstance(rule, dict):
                 made[key] = self._schema(Node(rule, place.file), depth + 1)
             elif isinstance(rule, bool) and key == "additionalProperties":
                 made[key] = rule
@@ -223,7 +223,7 @@ class SchemaConverter:
             if isinstance(required, list)
             else []
         )
-        if isinstance(properties, Mapping):
+        if isinstance(properties, dict):
             hidden = {
                 str(name)
                 for name, part in properties.items()
@@ -241,13 +241,13 @@ class SchemaConverter:
     def is_hidden(self, place: Node) -> bool:
         """Return whether a property never occurs in this direction."""
         word = "readOnly" if self.direction == "request" else "writeOnly"
-        if isinstance(place.value, Mapping) and place.value.get(word) is True:
+        if isinstance(place.value, dict) and place.value.get(word) is True:
             return True
         try:
             value = self.document.resolved(place).value
         except DocumentError:
             return False
-        return isinstance(value, Mapping) and value.get(word) is True
+        return isinstance(value, dict) and value.get(word) is True
 
     def _reference(self, place: Node) -> _Schema:
         try:

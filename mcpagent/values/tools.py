@@ -159,8 +159,9 @@ def usable_tool(tool: Tool) -> Tool:
     """Return the tool unchanged. Raises `ConfigError` if a field of it has the wrong type."""
     expect_fields(tool.definition)
     expect_fields(tool)
-    expect_timeout(f'tool "{tool.name}"', tool.timeout_seconds)
-    expect_callers(f'tool "{tool.name}"', tool.allowed_callers)
+    label = f'tool "{tool.definition.name}"'
+    expect_timeout(label, tool.timeout_seconds)
+    expect_callers(label, tool.allowed_callers)
     return tool
 
 
@@ -191,12 +192,15 @@ def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
 
 def expect_timeout(label: str, seconds: float | None) -> None:
     """Raise `ConfigError` unless this is a number of seconds above 0, or None."""
+    # Nearly all of thousands of tools have no timeout of their own.
+    if seconds is None:
+        return
     expect(
         f"{label}: timeout_seconds",
         seconds,
         (int, float, NoneType),
         "a number above 0 or None",
-        holds=lambda limit: limit is None or limit > 0,
+        holds=lambda limit: limit > 0,
     )
 
 

@@ -168,7 +168,7 @@ def test_requests_tell_neighbours_apart() -> None:
 def test_shipped_requests_are_read_fast() -> None:
     started = process_time()
     module._shipped.__wrapped__()
-    assert process_time() - started < 24 * reference_seconds()
+    assert process_time() - started < 20 * reference_seconds()
 
 
 def test_what_is_shipped_is_found_by_name_and_required_parameters() -> None:
