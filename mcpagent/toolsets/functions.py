@@ -326,6 +326,7 @@ class FunctionToolset(Toolset):
         label: str = "",
         id: str = "",  # noqa: A002 - the word for it
     ) -> None:
+        expect_callers("FunctionToolset", allowed_callers)
         self.id = id
         self._defaults: dict[str, Any] = {
             "defer_loading": defer_loading,

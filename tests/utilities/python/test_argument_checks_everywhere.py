@@ -295,7 +295,7 @@ TAKEN: Mapping[str, str] = {
         "approval=True; read_only=None True; safe_to_repeat=None True; large_result_tokens=None 5"
     ),
     "FunctionToolset": "functions=[]; defer_loading=None True; approval=True; read_only=None True; category=x; label=x"
-    "; id=x; allowed_callers=[]",
+    "; id=x",
     "prefixed": "source=[]; prefix=x",
     "renamed": "source=[]; names={}",
     "filtered": "source=[]",
