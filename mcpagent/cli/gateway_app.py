@@ -29,7 +29,7 @@ def gateway_serve(
         ),
     ] = None,
 ) -> int:
-    """Serves your servers as one, to the client that starts this; with --set http=PORT to many."""
+    """Serve your servers as one, to the client that starts this; with --set http=PORT to many."""
     from mcpagent.cli.gateway_command.gateway_settings import gateway_settings
     from mcpagent.cli.gateway_command.serving import serve_gateway
     from mcpagent.cli.screen.terminal import open_terminal
@@ -55,7 +55,7 @@ DryRun = Annotated[
 def gateway_install(
     options: opt.Options, client: ClientName, yes: Yes = False, dry_run: DryRun = False
 ) -> int:
-    """Moves a client's servers to your own file, with their secrets in the keyring, and gives it the gateway."""
+    """Move a client's servers to your own file, their secrets to the keyring, and add the gateway to the client."""
     from mcpagent.cli.gateway_command.installing import client_named, install
     from mcpagent.cli.screen.terminal import open_terminal
 
@@ -67,7 +67,7 @@ def gateway_install(
 def gateway_uninstall(
     options: opt.Options, client: ClientName, yes: Yes = False, dry_run: DryRun = False
 ) -> int:
-    """Restores a client's file byte for byte."""
+    """Restore a client's file byte for byte."""
     from mcpagent.cli.gateway_command.installing import client_named, uninstall
     from mcpagent.cli.screen.terminal import open_terminal
 
@@ -77,7 +77,7 @@ def gateway_uninstall(
 
 @opt.command(gateway_app, "status", opt.REPORT)
 def gateway_status(options: opt.Options) -> int:
-    """Running gateways, tokens saved for each client, calls, slowest tools, searches that found nothing."""
+    """Show running gateways, tokens saved for each client, calls, slowest tools, and searches without results."""
     from mcpagent.cli.gateway_command.reports import show_status
 
     return show_status(options)
@@ -93,7 +93,7 @@ def gateway_logs(
         ),
     ] = 50,
 ) -> int:
-    """The last calls and searches of your gateways, with their outcome and time."""
+    """List the last calls and searches of your gateways, with their outcome and time."""
     from mcpagent.cli.gateway_command.reports import show_calls
 
     return show_calls(options, lines)

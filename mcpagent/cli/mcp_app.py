@@ -220,7 +220,7 @@ def mcp_import(
 ) -> int:
     """Import the servers of other MCP clients after a question; others stay. Exit code 1: nothing to import.
 
-    Keys that are written out there are kept in the system keyring, or in files that only you can read.
+    It moves literal keys to the system keyring, or in files that only you can read.
     """
     from mcpagent.cli.servers.importing.import_command import (
         clients_named,

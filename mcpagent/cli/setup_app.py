@@ -229,7 +229,7 @@ def trust_tool(
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Without a question.")] = False,
 ) -> int:
-    """Shows how a server changed a tool since its first use, and accepts the tool as it is now."""
+    """Show a server's changes of a tool since its first use, and accept them."""
     from mcpagent.cli.approvals.changed_tools import accept_tool
 
     return accept_tool(options, name, yes=yes)

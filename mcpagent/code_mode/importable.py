@@ -180,7 +180,7 @@ def result_schema(tool: Tool) -> Mapping[str, Any] | None:
 
 
 def _annotated(returns: object) -> Mapping[str, Any] | None:
-    """Return the JSON Schema of an annotation; None if there is none, or JSON Schema cannot describe it."""
+    """Return the JSON Schema of an annotation, or None without an annotation that JSON Schema can describe."""
     if returns is None or returns is Any:
         return None
     origin = get_origin(returns)

@@ -220,7 +220,7 @@ async def finished(
 
 
 async def _last_value(job: Job) -> str:
-    """Return the value of the program's last expression as text; "" if it has none."""
+    """Return the value of the program's last expression as text, or "" without a value."""
     if not job.program.has_value:
         return ""
     value = await job.sandbox.value_of(

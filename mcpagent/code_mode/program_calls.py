@@ -94,7 +94,7 @@ class _Decider:
     denied: int = 0
 
     def __eq__(self, other: object) -> bool:
-        """Return whether it is the same policy: that of a called agent may be, and a person is asked once."""
+        """Return whether both have the same policy: a called agent may share its caller's, and asks a person once."""
         return self.decide == (other.decide if isinstance(other, _Decider) else other)
 
     def __hash__(self) -> int:

@@ -50,7 +50,7 @@ class LibraryModule:
 
     @property
     def checked(self) -> str:
-        """The module's name for the type checker, which has stubs of its own for some names."""
+        """Return the module's name for the type checker, which includes its own stubs for some names."""
         return f"{LIBRARY_NAME}{self.name}"
 
     @property

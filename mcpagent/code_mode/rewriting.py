@@ -89,7 +89,7 @@ def with_edits(lines: Lines, edits: list[Edit]) -> tuple[str, list[int]]:
 
 
 def rewrites(tree: ast.Module, lines: Lines) -> list[Edit]:
-    """Return the edits for what the interpreter lacks."""
+    """Return the edits that replace statements unknown to the interpreter."""
     edits: list[Edit] = []
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     methods = {

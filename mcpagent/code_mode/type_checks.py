@@ -364,7 +364,7 @@ async def _reveal(check: Check, checked: _Checked, sites: Sequence[_Site]) -> No
 
 
 def _tuple_parts(text: str) -> tuple[str, int, str] | None:
-    """Split `tuple[T, Literal[3], U]`; without U if there is none."""
+    """Split `tuple[T, Literal[3], U]`; U is optional."""
     tree = _parsed(text)
     if not isinstance(tree, ast.Subscript) or not isinstance(tree.slice, ast.Tuple):
         return None

@@ -1,4 +1,4 @@
-"""A gateway: its clients, the servers that each of them uses, and the requests of clients."""
+"""A gateway: its clients, the servers of each client, and the clients' requests."""
 
 from __future__ import annotations
 
@@ -450,7 +450,7 @@ class Gateway:
                     await self.subscribe(client, uri, wanted=False)
 
     async def set_level(self, client: Client, level: types.LoggingLevel) -> None:
-        """Ask the client's servers for messages of this level, and of those that other clients of them want."""
+        """Ask the client's servers for messages of this level, or of a lower one that another client wants."""
         client.level = level
         upstreams = await self.upstreams_of(client)
         levels = {one.level for one in self._clients_of(upstreams)} | {level}

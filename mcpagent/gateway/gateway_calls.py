@@ -53,7 +53,7 @@ async def call_on_server(
     arguments: dict[str, Any],
     meta: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Call a tool if the rules allow it; return its server's result, or a result that says why there is none.
+    """Call a tool if the rules allow it. Return its server's result, or a result with the reason of the failure.
 
     Raises `MCPError` for the server's own JSON-RPC error.
     """

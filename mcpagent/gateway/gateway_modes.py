@@ -148,7 +148,7 @@ class Found:
 
 
 async def search_for_client(lists: Lists, arguments: dict[str, Any]) -> Found:
-    """Search the tools; each found one says which of the gateway's tools calls it."""
+    """Search the tools; each result names the gateway's tool that calls it."""
     assert lists.session is not None
     [searching, *_] = tool_search_tools(lists.session)
     output = await searching.run(arguments)

@@ -62,7 +62,7 @@ async def _whole(
 
 
 class _Server(Server[Any]):
-    """The SDK's server; its instructions are made anew for each client, and it reports changes of its lists."""
+    """The SDK's server, which builds its instructions for each client and reports changes of its lists."""
 
     def __init__(
         self, *names: str, described: Callable[[], str | None], **options: Any

@@ -203,7 +203,7 @@ class McpConnection:
 
     @property
     def allowed(self) -> frozenset[str]:
-        """The requests of the server that are answered, as it was told when it connected."""
+        """The server's kinds of requests that mcpagent answers, as declared when connecting."""
         return self._allowed
 
     @property

@@ -474,7 +474,7 @@ async def _workflow(data: str) -> None:
 
 
 async def _found(run: str) -> WorkflowStatus | None:
-    """Return the engine's record of a run; None if there is none."""
+    """Return the engine's record of a run, or None for an unknown run."""
     from dbos import DBOS
 
     return await DBOS.get_workflow_status_async(run)

@@ -31,7 +31,7 @@ HOW_TO_ACCEPT = (
 
 
 def accept_tool(options: Options, name: str, *, yes: bool) -> ExitCode:
-    """`mcpagent trust tool SERVER.TOOL`: show how a tool changed since its first use, and accept it as it is now."""
+    """`mcpagent trust tool SERVER.TOOL`: show the changes of a tool since its first use, and accept them."""
     terminal = open_terminal(options.color)
     configuration = trusted_configuration(options, terminal)
     holders = [

@@ -67,7 +67,7 @@ class ClientText:
     def changed(
         self, out: Collection[str], entries: Mapping[str, Mapping[str, Any]]
     ) -> ClientText:
-        """Return the file without the servers `out`, and with these entries; everything else stays as it is written.
+        """Return the file without the servers `out`, and with these entries; everything else stays unchanged.
 
         Raises `ConfigError` if the file is written in a form that cannot be edited so.
         """

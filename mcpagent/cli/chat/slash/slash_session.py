@@ -111,7 +111,7 @@ async def leave(_desk: ChatState, _argument: str) -> None:
 
 
 async def model(desk: ChatState, argument: str) -> None:
-    """the model in use and which could be; NAME: go on with another"""
+    """the model in use, and others that you can use; NAME: switch to it"""
     if not argument:
         _show_models(desk)
         return

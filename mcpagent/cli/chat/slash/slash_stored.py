@@ -35,7 +35,7 @@ async def sessions(desk: ChatState, argument: str) -> None:
 
 
 async def resume(desk: ChatState, argument: str) -> None:
-    """go on with another kept conversation: its id or words of it; alone: choose"""
+    """continue another stored conversation: its ID or words of it; alone: choose from a list"""
     if desk.store is None:
         desk.say(NOT_KEPT)
         return
@@ -53,12 +53,12 @@ async def resume(desk: ChatState, argument: str) -> None:
 
 
 async def go_on(desk: ChatState, _argument: str) -> None:
-    """go on with a question that was not finished"""
+    """continue an unfinished question"""
     await desk.finish()
 
 
 async def fork(desk: ChatState, argument: str) -> None:
-    """go on in a copy, and leave this conversation as it is; TITLE: its name"""
+    """continue in a copy, and leave this conversation unchanged; TITLE: the copy's name"""
     store = _kept(desk)
     if store is None:
         return

@@ -31,7 +31,7 @@ MOST_SHOWN = 20_000
 
 
 async def compact(desk: ChatState, argument: str) -> None:
-    """have what was said so far summarised, to save room; WORDS: what to keep above all"""
+    """summarise the conversation so far, to save tokens; WORDS: the topic to keep"""
     if not desk.agent.messages:
         desk.say("nothing was said yet, so there is nothing to summarise")
         return
