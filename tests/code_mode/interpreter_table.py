@@ -2,7 +2,7 @@
 
     python -m tests.code_mode.interpreter_table > mcpagent/code_mode/interpreter.json
 
-Candidates are the names of this Python, and some of later versions. A name counts if the interpreter has it.
+Candidates are the names of this Python, and those that later versions added. A name counts if the interpreter has it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,17 @@ from typing import Any
 
 import pydantic_monty as monty
 
-LATER: Mapping[str, tuple[str, ...]] = {"itertools": ("batched",), "copy": ("replace",), "math": ("fma", "sumprod")}
-"""Names that Python 3.11 lacks, by module."""
+LATER: Mapping[str, tuple[str, ...]] = {
+    "base64": ("z85decode", "z85encode"),
+    "copy": ("replace",),
+    "csv": ("QUOTE_NOTNULL", "QUOTE_STRINGS"),
+    "itertools": ("batched",),
+    "math": ("fma", "sumprod"),
+    "posixpath": ("isdevdrive", "isjunction", "splitroot"),
+    "random": ("binomialvariate",),
+    "re": ("PatternError",),
+}
+"""Names that Python 3.12 and 3.13 added, by module: any Python measures the same table."""
 
 TYPES = (bool, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple)
 _UNUSABLE = frozenset({"antigravity", "this", "idlelib", "lib2to3", "turtledemo", "turtle", "tkinter", "test"})
@@ -89,7 +98,8 @@ def candidates(module: str) -> list[str]:
             found = dir(importlib.import_module(module))
     except ImportError:
         return []
-    return [name for name in (*found, *LATER.get(module, ())) if not name.startswith("_")]
+    names = {*found, *LATER.get(module, ())}
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def modules_to_try() -> list[str]:
