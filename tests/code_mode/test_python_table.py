@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -34,6 +34,39 @@ async def rows() -> list[Row]: ...
 async def user(*, id: int) -> User: ...
 async def fail(*, why: str) -> Any: ...
 """
+
+REWRITTEN = """from __future__ import annotations
+import collections, asyncio
+from typing import TypedDict, NamedTuple
+from tools.it import rows, user
+
+class Entry(TypedDict):
+    n: int
+
+def counted(most):
+    for n in range(most):
+        if n == 2:
+            yield from (10, 11)
+        yield n
+
+def once():
+    yield 1
+
+async def named(number):
+    return (await user(id=number))["name"]
+
+entry: Entry = Entry(n=3)
+data = {"a": 1, "b": [1, 2, 3]}
+del data["a"], data["b"][0]
+upper = "abc".upper
+squares = (n * n for n in counted(4))
+print(entry, data, upper(), list(squares), list(once()))
+print(await asyncio.gather(named(1), named(2)))
+found = await rows()
+print(collections.Counter(row["kind"] for row in found).most_common())
+print(sorted(map(str.upper, {row["kind"] for row in found})), any(row["n"] > 3 for row in found))
+"""
+"""A program with each statement that is rewritten for the interpreter."""
 
 
 def result_of(path: str, arguments: Mapping[str, Any]) -> Any:
@@ -72,7 +105,7 @@ async def printed_by_program(source: str) -> str:
     if lacks := unsupported(program.tree):
         return f"refused: {lacks}"
     async with Sandbox(CodeMode(seconds=30)) as sandbox:
-        problems, _ = await judged(sandbox, source, STUB)
+        problems, _ = await judged(sandbox, program.source, STUB)
         if problems:
             return f"refused: {problems}"
         await sandbox.begin(b"", library_code(program.tree))
@@ -91,17 +124,27 @@ async def printed_by_program(source: str) -> str:
         return sandbox.printed if isinstance(step, Ended) else f"failed: {step}"
 
 
+async def differing(sources: Sequence[str]) -> list[str]:
+    """Return the programs that print something else than in Python, with both outputs."""
+    found = []
+    for source in sources:
+        expected = await asyncio.to_thread(printed_by_python, source)
+        printed = await printed_by_program(source)
+        if printed != expected:
+            found.append(f"{source}\n--- {printed}\n--- {expected}")
+    return found
+
+
+async def test_a_program_with_each_rewritten_statement_prints_what_python_prints() -> None:
+    assert await differing([REWRITTEN]) == []
+
+
 @pytest.mark.slow
 async def test_common_idioms_print_what_python_prints() -> None:
     assert len(IDIOMS) == 165
-    differing = []
-    for source in IDIOMS:
-        expected = await asyncio.to_thread(printed_by_python, source)
-        found = await printed_by_program(source)
-        if found != expected:
-            differing.append(f"{source}\n--- {found}\n--- {expected}")
-    print(f"{len(differing)} of {len(IDIOMS)} idioms differ:", *differing, sep="\n\n")
-    assert len(differing) <= 15, "\n\n".join(differing)
+    found = await differing(IDIOMS)
+    print(f"{len(found)} of {len(IDIOMS)} idioms differ:", *found, sep="\n\n")
+    assert len(found) <= 15, "\n\n".join(found)
 
 
 async def test_the_table_is_that_of_the_installed_interpreter() -> None:

@@ -114,7 +114,6 @@ async def test_a_question_of_the_2026_revision_reaches_the_client(version: str, 
         assert text_of(await client.call_tool("talk__ask_roots_first", {})) == "file:///home/me/project"
 
 
-@pytest.mark.slow
 @each_row("version", VERSIONS)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_refused_question_is_refused_at_the_server(version: str, action: str, tmp_path: Path) -> None:

@@ -47,7 +47,6 @@ async def test_a_call_that_needs_approval_is_denied_where_no_one_is_asked(tmp_pa
             assert "--allow every.add" in text_of(result), asking
 
 
-@pytest.mark.slow
 @each_row("version", ["legacy", "auto"])
 @pytest.mark.parametrize(("action", "run"), [("accept", True), ("accept", False), ("decline", None), ("cancel", None)])
 async def test_the_user_approves_by_elicitation(version: str, action: Any, run: bool | None, tmp_path: Path) -> None:

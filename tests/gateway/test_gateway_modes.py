@@ -49,7 +49,6 @@ async def test_a_subscription_to_the_list_chooses_the_mode_with_added_tools(tmp_
             assert "every__add" in [tool.name for tool in (await client.list_tools()).tools]
 
 
-@pytest.mark.slow
 async def test_pinned_tools_are_listed_in_every_mode(tmp_path: Path) -> None:
     for mode in ("search", "add", "code", "all"):
         pinned = ("every.ad?",)
@@ -77,7 +76,6 @@ async def test_in_code_mode_clients_call_the_tools_that_programs_may_not(tmp_pat
             await client.call_tool("every__add", {"a": 1})
 
 
-@pytest.mark.slow
 async def test_a_program_of_a_client_calls_tools(tmp_path: Path) -> None:
     pytest.importorskip("pydantic_monty")
     async with everyday_gateway(tmp_path, mode="code") as scene, scene.client() as client:

@@ -43,7 +43,6 @@ HELLO = {
 JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]
 

@@ -40,13 +40,11 @@ async def test_an_idle_server_is_stopped_and_started_by_the_next_call(tmp_path: 
             await until(lambda: not connected(scene))
 
 
-@pytest.mark.slow
 async def test_a_server_with_a_long_call_or_a_subscription_is_not_idle(tmp_path: Path) -> None:
     async with everyday_gateway(tmp_path, mode="all", idle_seconds=0.01) as scene, scene.client("legacy") as client:
         assert text_of(await client.call_tool("every__wait", {"seconds": 0.3})) == "waited"
 
 
-@pytest.mark.slow
 async def test_a_uri_of_several_servers_is_read_from_the_one_that_is_named(tmp_path: Path) -> None:
     async with everyday("http") as one, everyday("http") as two:
         servers = [ServerConfig("one", url=one), ServerConfig("two/b", url=two)]
@@ -61,7 +59,6 @@ async def test_a_uri_of_several_servers_is_read_from_the_one_that_is_named(tmp_p
                 await client.read_resource("notes://monday")
 
 
-@pytest.mark.slow
 async def test_a_link_in_a_result_is_read_from_the_server_that_sent_it(tmp_path: Path) -> None:
     async with everyday("http") as one, everyday("http") as two:
         servers = [ServerConfig("one", url=one), ServerConfig("two", url=two)]

@@ -86,7 +86,6 @@ def test_esc_stops_the_turn_and_other_keys_go_to_the_next_line(tmp_path: Path) -
         assert screen.exit_code() == 0
 
 
-@pytest.mark.slow
 def test_the_words_of_an_answer_that_was_stopped_stay_in_the_history(tmp_path: Path) -> None:
     with small_model() as model, on_a_terminal(["-m", model, *server_option("good", "small")], tmp_path) as screen:
         screen.wait_for(r"mcp 1 ok")
@@ -125,7 +124,6 @@ def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(tmp_path: Path) -> N
         assert screen.exit_code() == 130
 
 
-@pytest.mark.slow
 def test_several_lines_are_one_question_and_ctrl_d_leaves(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
         screen.wait_for(PROMPT)
@@ -150,7 +148,6 @@ def test_what_is_typed_before_the_program_is_up_is_not_lost(tmp_path: Path) -> N
         assert screen.exit_code() == 0
 
 
-@pytest.mark.slow
 def test_broken_and_sleeping_servers_do_not_delay_the_prompt(tmp_path: Path) -> None:
     servers = [*server_option("dies"), *server_option("sleeps"), *server_option("good", "small")]
     with on_a_terminal(["-m", "offline", "--allow", "*", *servers], tmp_path) as screen:
@@ -224,7 +221,6 @@ def test_without_key_and_configuration_the_chat_says_how_to_go_on(tmp_path: Path
         assert screen.exit_code() == 0
 
 
-@pytest.mark.slow
 def test_what_is_typed_while_it_works_comes_next_and_ctrl_c_ends_only_a_command(tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
         screen.wait_for("mcp 1 ok")

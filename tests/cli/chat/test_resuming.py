@@ -116,7 +116,6 @@ def test_two_chats_on_one_conversation(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.slow
 def test_one_is_chosen_by_typing_and_left_by_esc(tmp_path: Path) -> None:
     store = store_in(tmp_path)
 
@@ -211,7 +210,6 @@ def test_nothing_is_opened_before_something_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "home" / "data" / "sessions.db").exists()
 
 
-@pytest.mark.slow
 def test_calls_that_wait_come_up_again_and_are_never_approved_by_themselves(tmp_path: Path) -> None:
     server = {"command": sys.executable, "args": [str(SMALL_SERVER), "good"]}
     store = store_in(tmp_path)
@@ -279,7 +277,6 @@ def test_a_store_that_cannot_be_used_costs_no_question(what: str, tmp_path: Path
     assert "to go on" not in text
 
 
-@pytest.mark.slow
 def test_one_that_cannot_be_read_is_told_and_a_new_one_begins(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(b"no database" * 500)
     with on_a_terminal([*BARE, "--set", "session_db=s.db", "--resume"], tmp_path, columns=300) as screen:
@@ -292,7 +289,6 @@ def test_one_that_cannot_be_read_is_told_and_a_new_one_begins(tmp_path: Path) ->
         leave(screen)
 
 
-@pytest.mark.slow
 def test_without_a_terminal_there_is_a_list_and_an_error(tmp_path: Path) -> None:
     store = store_in(tmp_path)
 

@@ -18,7 +18,7 @@ from tests.journal.tracing.receiver import Behaviour, receiving
 from tests.scenes import call
 from tests.tables import each_row
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +129,7 @@ def test_the_command_line_traces_where_the_variables_say_so(variables: dict[str,
     assert traced_agents.tracing_wanted(variables) is wanted
 
 
+@pytest.mark.slow
 def test_the_command_line_sends_its_runs_and_keeps_quiet_about_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +147,7 @@ def test_the_command_line_sends_its_runs_and_keeps_quiet_about_it(
     assert {"invoke_agent", "chat rules", "execute_tool get_current_time", "initialize demo"} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", ["down", "silent"])
 def test_a_command_whose_receiver_does_not_answer_ends_as_ever(
     behaviour: Behaviour | str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -207,6 +209,7 @@ sys.exit(run(["-p", "what time is it in Tokyo", "-m", "offline", "--yes", "-q"])
 """
 
 
+@pytest.mark.slow
 def test_without_the_extra_a_line_says_so_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
