@@ -22,7 +22,7 @@ from mcpagent.search.constants import FITTED
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.indexed_tools import Indexed
 from mcpagent.search.learning import MOST_RAISED, SearchHistory, UsagePrior
-from mcpagent.search.odds import MIN_STRENGTH, cutoffs
+from mcpagent.search.odds import ALL_POSSIBLE, MIN_STRENGTH, Cutoffs, cutoffs
 from mcpagent.search.query import (
     FEW_WORDS,
     MAX_QUERIES,
@@ -36,7 +36,7 @@ from mcpagent.search.query import (
     words_beside,
 )
 from mcpagent.search.query_terms import QueryTerms
-from mcpagent.search.ranking import Ranked, reasons_of
+from mcpagent.search.ranking import Ranked, Ranking, reasons_of
 from mcpagent.search.request_detection import (
     MAX_WORDS,
     candidates_in,
@@ -58,10 +58,10 @@ from mcpagent.utilities.text.foreign_patterns import PatternError
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
 
-Ranking: TypeAlias = Callable[
+OwnRanking: TypeAlias = Callable[
     [str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]
 ]
-Strategy: TypeAlias = RankingName | Ranking
+Strategy: TypeAlias = RankingName | OwnRanking
 
 USUAL_LIMIT = 5
 """The default limit of a search."""
@@ -256,7 +256,7 @@ class ToolIndex:
         )
 
     def _asked_of(
-        self, ranking: Ranking, query: str | Sequence[str], server: str | None
+        self, ranking: OwnRanking, query: str | Sequence[str], server: str | None
     ) -> tuple[str, Iterable[str] | Awaitable[Iterable[str]]]:
         """Return the query as one text, and the result of the user's own ranking for it."""
         if isinstance(query, str):
@@ -574,6 +574,16 @@ class ToolIndex:
                     how="fuzzy",
                     strength=math.inf,
                 )
+            if not is_prompt and (worded := self._named_with(terms, others)):
+                return replace(
+                    begun,
+                    matches=self._ranked_matches(
+                        self._best(worded, limit), ranking, worths, ALL_POSSIBLE
+                    ),
+                    found=len(worded),
+                    how="ranked",
+                    strength=begun.least,
+                )
             if not ranking.assessed.fits:
                 near = tuple(
                     self._held.tools[number].name for number in best[:_NEAREST]
@@ -582,22 +592,8 @@ class ToolIndex:
         if named and beside <= FEW_WORDS:
             strength = -math.inf  # the caller wants only the names
         cut = cutoffs(others.values(), strength, begun.least)
-        for number in best[: max(limit - len(named), 0)]:
-            why = partial(
-                self._reasons,
-                ranking.ranked(number),
-                self._held.tools[number],
-                terms,
-                worths,
-            )
-            matches.append(
-                Match(
-                    self._held.tools[number],
-                    others[number],
-                    why,
-                    odds=cut.odds_of(others[number]),
-                )
-            )
+        shown = best[: max(limit - len(named), 0)]
+        matches += self._ranked_matches(shown, ranking, worths, cut)
         found = len(named) + cut.count(others.values())
         if not matches:
             return replace(begun, found=found, nearest=self.names_near(text))
@@ -652,6 +648,37 @@ class ToolIndex:
             self._match(number, likeness, safe_line(query, 64))
             for number, likeness in near
         )
+
+    def _named_with(
+        self, terms: QueryTerms, scores: Mapping[int, float]
+    ) -> dict[int, float]:
+        """Return the scores of tools whose names contain every word of a short query, as it is written there."""
+        words = set(terms.words.values())
+        if not words or len(words) > _MAX_NAME_WORDS or terms.missing or terms.guessed:
+            return {}
+        found = {}
+        for number, score in scores.items():
+            name = [("name", self._held.tools[number].name)]
+            held = self._held.postings.fields_of(name, terms.factors)
+            if words == {terms.words[term] for term in held}:
+                found[number] = score
+        return found
+
+    def _ranked_matches(
+        self,
+        numbers: Iterable[int],
+        ranking: Ranking,
+        worths: Mapping[int, float],
+        cut: Cutoffs,
+    ) -> tuple[Match, ...]:
+        """Return the tools of these numbers as matches, with their odds and their reasons."""
+        matches = []
+        for number in numbers:
+            tool, score = self._held.tools[number], ranking.scores[number]
+            ranked = ranking.ranked(number)
+            why = partial(self._reasons, ranked, tool, ranking.query, worths)
+            matches.append(Match(tool, score, why, odds=cut.odds_of(score)))
+        return tuple(matches)
 
     def _reasons(
         self,

@@ -156,6 +156,10 @@ class Cutoffs(NamedTuple):
         return sum([score >= least for score in scores])
 
 
+ALL_POSSIBLE = Cutoffs(math.inf, "possible", math.inf, 0.0)
+"""Cutoffs by which every score is a possible match."""
+
+
 def cutoffs(scores: Iterable[float], strength: float, least: float) -> Cutoffs:
     """Return the minimum scores of likely and possible tools, by the odds of the best one.
 

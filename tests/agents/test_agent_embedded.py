@@ -61,7 +61,10 @@ def ran(python: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="uvloop has no Windows, and the paths are POSIX")
+pytestmark = [
+    pytest.mark.heavy,  # each installs a large program of another project
+    pytest.mark.skipif(sys.platform == "win32", reason="uvloop has no Windows, and the paths are POSIX"),
+]
 
 
 @pytest.mark.slow

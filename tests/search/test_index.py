@@ -59,6 +59,22 @@ def test_a_word_or_pattern_finds_both_weather_tools(query: str) -> None:
 @each_row(
     "query, expected",
     [
+        ("notes", {"read_note", "list_notes", "add_note"}),
+        ("list notes", {"list_notes"}),
+        ("shopping notes", None),
+    ],
+)
+def test_a_tool_whose_name_has_every_word_of_a_query_matches(query: str, expected: set[str] | None) -> None:
+    """None: no tool is a certain match."""
+    notes = [tool("read_note", "Read one note."), tool("list_notes", "List notes."), tool("add_note", "Write a note.")]
+    result = index_of(notes, *(WEATHER, CHAT, FILES)).search(query)
+    assert {match.tool.name for match in result.matches if match.odds != "weak"} == (expected or set())
+    assert result.found == len(expected or ())
+
+
+@each_row(
+    "query, expected",
+    [
         ("get_.*", {"get_weather"}),
         ("file|folder", {"read_file", "create_folder"}),
         ("forecast.*days", {"weather_forecast"}),

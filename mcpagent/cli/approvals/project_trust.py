@@ -235,7 +235,8 @@ def _model_of_project(options: Options) -> list[Description]:
     from mcpagent.models.resolve import default_spec, receivers_of
 
     receivers = receivers_of(options.model)
-    if receivers <= receivers_of(options.own_model or default_spec(options.environ)):
+    own = options.own_model or default_spec(options.environ_with_keys)
+    if receivers <= receivers_of(own):
         return []
     source = str(options.model_file)
     facts = (Fact("sends the conversation to", ", ".join(sorted(receivers))),)

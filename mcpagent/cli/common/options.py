@@ -433,6 +433,13 @@ class Options:
     own_model: str | None = None
     """The model of the user's own settings, if a project's settings override it."""
 
+    @property
+    def environ_with_keys(self) -> Mapping[str, str]:
+        """The environment with the keys of `mcpagent keys set`; a variable that is set goes first."""
+        from mcpagent.config.secret_store import with_stored_keys
+
+        return with_stored_keys(self.environ)
+
 
 _FIELDS = {item.name: item for item in fields(Options)}
 

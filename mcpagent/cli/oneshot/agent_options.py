@@ -265,7 +265,7 @@ def model_of(options: Options) -> str:
     """
     from mcpagent.models.resolve import default_spec
 
-    return options.model or default_spec(options.environ) or "offline"
+    return options.model or default_spec(options.environ_with_keys) or "offline"
 
 
 def _usable(

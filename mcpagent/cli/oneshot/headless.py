@@ -295,6 +295,8 @@ class _OneShot:
         """Write to the pipe. If its reader has closed it, the run continues, and the session stores it."""
         if self.reader_left:
             return
+        if self.view is not None:  # what reads the pipe may write to this terminal
+            self.view.end_movement()
         try:
             write_out(text)
         except BrokenPipeError:

@@ -114,6 +114,11 @@ class Activity:
         self._wanted = False
         self._take_away()
 
+    def end(self) -> None:
+        """Remove the line for good."""
+        self._take_away()
+        self._pauses += 1
+
     @contextmanager
     def showing(self, label: str) -> Iterator[None]:
         """Show the label during the block."""
@@ -310,6 +315,10 @@ class TurnView:
         self._settle(None)
         with self._activity.paused():
             yield
+
+    def end_movement(self) -> None:
+        """Remove the moving line for good, because other output may follow on the same terminal."""
+        self._activity.end()
 
     def close(self) -> None:
         """Print held text and remove the moving line; call it however the turn ends."""

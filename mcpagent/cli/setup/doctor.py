@@ -102,7 +102,7 @@ def _model_finding(options: Options) -> Finding:
 
     spec = options.model or options.environ.get("MCPAGENT_MODEL", "").strip() or None
     try:
-        model = resolve_model(model_of(options), environ=options.environ)
+        model = resolve_model(model_of(options), environ=options.environ_with_keys)
     except CredentialsError as error:
         named = safe_line(shown_spec(spec or ""), 80)
         return Finding(
@@ -117,7 +117,7 @@ def _model_finding(options: Options) -> Finding:
             return Finding("model", "ok", text)
         fix = "export ANTHROPIC_API_KEY=..., or mcpagent keys set ANTHROPIC_API_KEY, or -m ollama:<model>"
         return Finding("model", "warning", f"{text}, since no key is set", fix)
-    text = f"model {name}, {_key_source(spec or name, options.environ)}"
+    text = f"model {name}, {_key_source(spec or name, options.environ_with_keys)}"
     return _at_own_server(text, model) or Finding("model", "ok", text)
 
 
@@ -281,7 +281,7 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
     findings = [
         _environment_finding(terminal),
         *model_findings(options),
-        *key_findings(options.environ),
+        *key_findings(options.environ_with_keys),
     ]
     try:
         configuration = untrusted_apart(options, terminal)

@@ -48,17 +48,23 @@ _PURPOSES = {"summary": "a summary, to save room", "sampling": "asked by a serve
 
 
 def _run(prompt: str, steps: Sequence[TraceStep]) -> TraceStep:
-    """Return a run of these steps, with the sum of what its requests used."""
+    """Return a run of these steps, with the sum of what its requests used.
+
+    Its time is None if that of the last step is unknown, such as of a call that was cancelled.
+    """
     requests = [
         step for step in steps if step.offered is not None or step.spent is not None
     ]
     begun = [step.begun for step in steps if step.begun is not None]
     ended = [step.ended for step in steps if step.ended is not None]
+    seconds = None
+    if begun and ended and steps[-1].ended is not None:
+        seconds = max(ended) - min(begun)
     spent = sum((step.spent for step in requests if step.spent is not None), Spent())
     return TraceStep(
         "invoke_agent",
         begun=min(begun, default=None),
-        seconds=max(ended) - min(begun) if begun and ended else None,
+        seconds=seconds,
         error=steps[-1].error if steps and steps[-1].name.startswith("chat ") else "",
         prompt=prompt,
         turns=sum(step.offered is not None and not step.error for step in steps),
@@ -203,10 +209,10 @@ def _called(called: CalledTool, servers: Mapping[str, str]) -> TraceStep:
     )
     if result is None:
         return replace(step, error="unknown" if state.outcome == "unknown" else "")
-    if state.words.startswith(BY_PROVIDER):
+    seconds: float | None = result.seconds
+    is_measured = result.error != "cancelled" or result.seconds > 0
+    if state.words.startswith(BY_PROVIDER) or not is_measured:
         seconds = None
-    else:
-        seconds = result.seconds
     return replace(step, error=result.error or "", seconds=seconds)
 
 

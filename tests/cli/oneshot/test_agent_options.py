@@ -10,8 +10,9 @@ import pytest
 
 from mcpagent.cli.common.configuration import Configuration
 from mcpagent.cli.common.options import Options
-from mcpagent.cli.oneshot.agent_options import _settings, enabled_search, offline_here
+from mcpagent.cli.oneshot.agent_options import _settings, enabled_search, model_of, offline_here
 from mcpagent.config import ServersConfig
+from mcpagent.config.secret_store import key_store
 from mcpagent.errors import ConfigError
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.local.offline_model import OfflineModel
@@ -35,6 +36,15 @@ async def test_commands_of_the_offline_model_reach_the_same_servers() -> None:
     assert command in response.message.text
     response = await offline_here(Options(), list).respond(request, lambda _: None)
     assert "run:\n\n    mcpagent tools call push_branch branch=main" in response.message.text
+
+
+def test_a_stored_key_chooses_the_model_like_a_variable(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "MCPAGENT_HOME": str(tmp_path), "PATH": ""}
+    assert model_of(Options(environ=environ)) == "offline"
+    key_store(environ).set("ANTHROPIC_API_KEY", "sk-ant-api03-0123456789abcdef")
+    assert model_of(Options(environ=environ)).startswith("anthropic:")
+    assert model_of(Options(environ={**environ, "MCPAGENT_MODEL": "offline"})) == "offline"
+    assert model_of(Options(environ={**environ, "OPENAI_API_KEY": "sk-0123456789abcdef"})).startswith("openai")
 
 
 def test_an_unknown_setting_is_answered_with_the_nearest_name() -> None:

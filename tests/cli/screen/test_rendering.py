@@ -62,6 +62,25 @@ def screen() -> tuple[io.StringIO, Console]:
     return written, make_console(written, "never", {"COLUMNS": "60"})
 
 
+def test_after_other_output_began_nothing_moves_and_lines_still_appear() -> None:
+    """In `mcpagent -p ... | cat` another program writes the answer to the same terminal."""
+    written = io.StringIO()
+    console = make_console(written, "always", {"COLUMNS": "60", "TERM": "xterm"})
+    console.is_interactive = True
+    view = TurnView(console, None, ASCII_GLYPHS)
+    view(RequestSent(1, (), 0, 0, 0))
+    view.end_movement()
+    before = len(written.getvalue())
+    view(TextDelta("Hello"))
+    view(RequestSent(2, (), 0, 0, 0))
+    assert written.getvalue()[before:] == ""
+    view(started("1", "read"))
+    view(finished("1", "read"))
+    view.close()
+    assert "\x1b[2K" not in written.getvalue()[before:]
+    assert "read" in written.getvalue()[before:]
+
+
 def test_a_group_is_shown_with_a_line_for_each_call_and_errors_folded() -> None:
     written, console = screen()
     view = TurnView(console, None, ASCII_GLYPHS)

@@ -151,6 +151,29 @@ async def test_a_session_shows_a_call_that_waits_as_no_failure(
     assert "failed" not in out
 
 
+async def test_a_cancelled_run_and_its_call_have_no_time_instead_of_a_wrong_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    store = Sessions(tmp_path / "s.db")
+    async with Agent(ScriptedModel([call("wait", "c1")]), tools=[wait], sessions=store) as agent:
+        task = asyncio.ensure_future(agent.session("stopped").ask("wait"))
+        await asyncio.wait_for(begun.wait(), 30)
+        task.cancel()
+        await asyncio.wait({task}, timeout=30)
+    [run] = session_runs(transcript_of(store.read("stopped")))
+    store.close()
+    assert run.seconds is None
+    assert [step.seconds for step in run.steps if step.name == "execute_tool wait"] == [None]
+
+
 @pytest.mark.parametrize("is_recording", [True, False])
 async def test_a_run_shows_how_it_ended(is_recording: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Sessions(tmp_path / "s.db")

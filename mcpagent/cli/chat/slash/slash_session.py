@@ -138,22 +138,23 @@ async def model(desk: ChatState, argument: str) -> None:
 
 def _show_models(desk: ChatState) -> None:
     """The current model, and the providers that could answer: those whose key is set or that need none."""
+    from mcpagent.config.secret_store import with_stored_keys
     from mcpagent.models.resolve import PROVIDERS
 
+    environ = with_stored_keys(desk.environ)
     desk.say(Text.assemble("model  ", (desk.agent._runtime.model.name, "user")))
     ready: list[str] = []
     missing: list[str] = []
     for name, provider in PROVIDERS.items():
         if not provider.needs_key or any(
-            desk.environ.get(variable, "").strip()
-            for variable in provider.key_variables
+            environ.get(variable, "").strip() for variable in provider.key_variables
         ):
             ready.append(f"{name}:{provider.default_model or '<model>'}")
         elif provider.key_variables:
             missing.append(f"{name} ({provider.key_variables[0]})")
-    desk.say(f"no key missing for {', '.join([*ready, 'offline'])}")
+    desk.say(f"usable now: {', '.join([*ready, 'offline'])}")
     if missing:
-        desk.note(f"a key missing for {', '.join(missing)}")
+        desk.note(f"needs a key: {', '.join(missing)}")
     desk.note("/model NAME goes on with another one in this conversation")
 
 
