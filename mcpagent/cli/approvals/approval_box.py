@@ -94,7 +94,7 @@ async def ask_about_call(
     async with asking.turn:
         with asking.aside():
             is_whole = draw()
-            forget_typed_ahead()
+            forget_typed_ahead(console)
             while True:
                 typed = (await _line(asking, QUESTION)).strip()
                 word = typed.lower()
@@ -305,12 +305,15 @@ async def read_above_output(question: str, default: str) -> str:
         return await read_answer(question, default, keyboard_input())
 
 
-def forget_typed_ahead() -> None:
-    """Drop keys typed before the question was visible: they cannot be the answer."""
+def forget_typed_ahead(console: Console) -> None:
+    """Drop keys typed before the question was visible: they cannot be the answer. A line says which."""
     from prompt_toolkit.input import create_input
-    from prompt_toolkit.input.typeahead import clear_typeahead
+    from prompt_toolkit.input.typeahead import get_typeahead
 
-    clear_typeahead(create_input())
+    keys = get_typeahead(create_input())
+    typed = safe_line("".join(key.data for key in keys), 100)
+    if typed:
+        put(console, f"  typed before this question, not used: {typed}", style="dim")
     if sys.platform != "win32" and sys.stdin.isatty():
         import termios
 

@@ -442,7 +442,7 @@ def may_agree(terminal: Terminal) -> bool:
 
 
 def _typed(terminal: Terminal, question: str) -> str:
-    forget_typed_ahead()
+    forget_typed_ahead(terminal.err)
     # Inside an event loop Ctrl-C would only be noted, and this wait would continue.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -236,7 +236,7 @@ class ServerRequests:
                     "warning",
                 ),
             )
-        forget_typed_ahead()
+        forget_typed_ahead(self._console)
         if hidden > 0:
             return rows
         return []

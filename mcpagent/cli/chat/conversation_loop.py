@@ -200,7 +200,7 @@ class Chat:
         self._turn: asyncio.Task[None] | None = None
         self._leaving = False
         self._interrupted = False
-        self._escape = EscapeKey(self._stop_turn)
+        self._escape = EscapeKey(self._stop_turn, self._show_typed)
 
     async def run(self) -> ExitCode:
         """Run from the greeting until the user leaves. Raises the error that kept the agent from starting."""
@@ -324,12 +324,19 @@ class Chat:
             self._interrupted = not self.input.end(KeyboardInterrupt)
         else:
             self._leaving = bool(self._turn.cancelling())
+            self._escape.unsend()
             self._turn.cancel()
 
     def _stop_turn(self) -> None:
         """Handle Esc: stop the turn, once."""
         if self._turn is not None and not self._turn.cancelling():
+            self._escape.unsend()
             self._turn.cancel()
+
+    def _show_typed(self, text: str) -> None:
+        """Show below an answer what the user types meanwhile."""
+        if self._view is not None:
+            self._view.show_typed(text)
 
     # -- what was typed -----------------------------------------------------------------------------------------------
 
@@ -431,7 +438,7 @@ class Chat:
 
     async def _choose(self, question: str) -> str:
         """Ask the user for one line, ignoring keys typed before the question; "" if they enter nothing."""
-        forget_typed_ahead()
+        forget_typed_ahead(self.terminal.out)
         try:
             return (await read_above_output(question, "")).strip()
         except (EOFError, KeyboardInterrupt):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import select
 import signal
 import sys
@@ -13,6 +14,9 @@ from types import FrameType
 
 MAX_TYPED_BEFORE = 65_536
 ESCAPE = b"\x1b"
+_KEY_SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;]*[@-~]|O.)")
+"""The bytes of a key without a character, such as an arrow key."""
+
 ESCAPE_SECONDS = 0.05
 """Timeout after Esc for the rest of an arrow key's sequence, which also begins with Esc."""
 
@@ -68,10 +72,14 @@ def typing_ahead() -> Iterator[None]:
 
 
 class EscapeKey:
-    """Calls `act` when Esc is pressed during an answer. Other keys go to the next input line."""
+    """Calls `act` when Esc is pressed during an answer. Other keys go to the next input line.
 
-    def __init__(self, act: Callable[[], None]) -> None:
+    `show` receives all text that was typed so far, after each key.
+    """
+
+    def __init__(self, act: Callable[[], None], show: Callable[[str], None]) -> None:
         self._act = act
+        self._show = show
         self._reads = False
         self._typed = b""
         self._waiting: asyncio.TimerHandle | None = None
@@ -100,6 +108,10 @@ class EscapeKey:
         finally:
             self._begin()
 
+    def unsend(self) -> None:
+        """Turn typed Enter keys into line breaks, so that the next input line shows the text and does not send it."""
+        self._typed = self._typed.rstrip(b"\r").replace(b"\r", b"\n")
+
     def _begin(self) -> None:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
         self._reads = True
@@ -111,6 +123,7 @@ class EscapeKey:
             self._waiting.cancel()
             self._waiting = None
         typed, self._typed = self._typed, b""
+        self._show("")
         _pass_on(typed)
 
     def _read(self) -> None:
@@ -125,6 +138,8 @@ class EscapeKey:
         if typed.endswith(ESCAPE):
             loop = asyncio.get_running_loop()
             self._waiting = loop.call_later(ESCAPE_SECONDS, self._pressed)
+        characters = _KEY_SEQUENCE.sub(b"", self._typed.removesuffix(ESCAPE))
+        self._show(characters.decode("utf-8", "replace"))
 
     def _pressed(self) -> None:
         self._waiting = None

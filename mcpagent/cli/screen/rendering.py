@@ -75,6 +75,7 @@ class Activity:
         self._dot = glyphs.dot
         self._live: Live | None = None
         self._label = ""
+        self._typed = ""
         self._above: Callable[[], list[Text]] | None = None
         self._pauses = 0
         self._wanted = False
@@ -113,6 +114,12 @@ class Activity:
         """Hide the line until `show` is called again."""
         self._wanted = False
         self._take_away()
+
+    def show_typed(self, text: str) -> None:
+        """Show at the end of the line what the user types meanwhile; "" for nothing."""
+        self._typed = safe_line(text.replace("\r", f" {self._dot} "), 60)
+        if self._live is not None:
+            self._redraw(self._live)
 
     def end(self) -> None:
         """Remove the line for good."""
@@ -169,10 +176,12 @@ class Activity:
         clock = ""
         if passed >= 1:
             clock = f" {self._dot} {duration(passed)}"
+        typed = ""
+        if self._typed:
+            typed = f"  next: {self._typed}"
         room = max(self._console.width - len(clock) - 4, 10)
-        return Text(
-            f"{frame} {safe_line(self._label, room)}{clock}", "dim", no_wrap=True
-        )
+        line = f"{frame} {safe_line(self._label, room)}{clock}{typed}"
+        return Text(line, "dim", no_wrap=True, overflow="ellipsis")
 
 
 SHOWN = 3
@@ -315,6 +324,10 @@ class TurnView:
         self._settle(None)
         with self._activity.paused():
             yield
+
+    def show_typed(self, text: str) -> None:
+        """Show on the moving line what the user types meanwhile."""
+        self._activity.show_typed(text)
 
     def end_movement(self) -> None:
         """Remove the moving line for good, because other output may follow on the same terminal."""
