@@ -24,7 +24,7 @@ Commands
   sessions list|show|search|export|fork|rename|delete|prune|doctor   your chats
   trace show SESSION|FILE  runs as trees: times, tokens, what was offered; FILE is from --record
   completion SHELL         for bash, zsh, fish or pwsh
-  demo                     see how tool search works, offline, in under a minute
+  demo                     see tool search at work; offline unless a model is set
   worker                   executes durable runs, also those of workers that died
   runs list|show|cancel|delete|prune   the durable runs
 

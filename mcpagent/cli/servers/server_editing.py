@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +57,8 @@ PROJECT_MODE = 0o644
 PROGRAM_SUFFIXES = frozenset(
     (".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".sh", ".php", ".jar")
 )
+
+_KEY_REFERENCE = re.compile(r"\$\{keyring:([^}]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +324,12 @@ def remove_server(options: Options, name: str, scope: WriteScope | None) -> Exit
             "the bundled demo server is used again where no server is configured",
             style="dim",
         )
+    for key in _unused_keys(options, file.entries[name], changed):
+        put(
+            terminal.out,
+            f"its secret {key} stays stored: mcpagent keys remove {key}",
+            style="dim",
+        )
     left = [other for other in files_found(options) if name in other.entries]
     if left:
         put(
@@ -328,6 +338,22 @@ def remove_server(options: Options, name: str, scope: WriteScope | None) -> Exit
             style="dim",
         )
     return ExitCode.OK
+
+
+def _unused_keys(
+    options: Options, entry: Mapping[str, Any], changed: ServerFile
+) -> list[str]:
+    """Return the stored keys that only this entry referred to."""
+    others = json.dumps(
+        [changed.entries, *(file.entries for file in files_found(options))]
+    )
+    stored = {kept.name for kept in key_store(options.environ).list()}
+    named = _KEY_REFERENCE.findall(json.dumps(entry))
+    return [
+        name
+        for name in dict.fromkeys(named)
+        if name in stored and f"${{keyring:{name}}}" not in others
+    ]
 
 
 def switch_server(

@@ -21,7 +21,7 @@ from mcpagent.cli.servers.server_commands import followed, last_lines
 from mcpagent.cli.servers.server_editing import ServerFile, open_file
 from mcpagent.config import load_servers
 from mcpagent.config.literals import literal_secrets
-from mcpagent.config.secret_store import with_stored_keys
+from mcpagent.config.secret_store import key_store, with_stored_keys
 from mcpagent.mcp.transports.server_log import log_path
 from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import revealed
@@ -163,6 +163,20 @@ def test_a_removed_server_is_no_consent_any_more_and_a_sign_in_needs_a_server(co
     assert command("trust", "list").rstrip().endswith("kept")
     said = command("mcp", "login", "https://example.com/mcp", code=2)
     assert "add it first: mcpagent mcp add NAME https://example.com/mcp\n" in said
+
+
+def test_the_removal_of_a_server_names_the_secret_that_only_it_used(command: Command) -> None:
+    store = key_store({"MCPAGENT_HOME": str(command.user_file.parent.parent)})
+    for name in ("shared", "mine", "absent"):
+        if name != "absent":
+            store.set(name, f"{name}-value-0123456789")
+    for name, keys in (("one", ("shared", "mine", "absent")), ("two", ("shared",))):
+        env = [word for key in keys for word in ("--env", f"{key.upper()}=${{keyring:{key}}}")]
+        command("mcp", "add", name, *env, "--", sys.executable, "-m", name)
+    said = command("mcp", "remove", "one")
+    assert "its secret mine stays stored: mcpagent keys remove mine" in said
+    assert "shared" not in said
+    assert "absent" not in said
 
 
 def test_a_program_that_is_not_there_is_reported_and_started_from_this_folder_later(command: Command) -> None:

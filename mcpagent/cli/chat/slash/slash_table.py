@@ -99,8 +99,8 @@ PREFIXES = (
 
 KEYS = (
     "  Enter send, Alt+Enter or Ctrl+J new line, Up and Ctrl+R history, Tab complete",
-    "  Ctrl+E editor, Ctrl+T unfold the last call (again: the one before), Esc clear",
-    "  Ctrl+C stop the answer or clear the line, twice quit; Ctrl+D quit",
+    "  Ctrl+E editor, Ctrl+T unfold the last call (again: the one before)",
+    "  Esc or Ctrl+C stop the answer or clear the line, Ctrl+C twice or Ctrl+D quit",
 )
 
 VALUES: Mapping[str, Sequence[str]] = {

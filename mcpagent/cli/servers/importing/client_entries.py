@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from mcpagent.cli.common.options import Client
@@ -109,6 +109,10 @@ def taken_over(
     ]
     if not (known.get("command") or known.get("url")):
         return ConvertedEntry(None, ("has neither a command nor a URL",))
+    if _starts_gateway(known):
+        return ConvertedEntry(
+            None, ("is the gateway to mcpagent's servers, so nothing to take over",)
+        )
     if unknown:
         notes.append(f"not taken over: {', '.join(sorted(map(_shown, unknown)))}")
     _take_timeout(client, prepared.get("timeout"), known, notes)
@@ -128,6 +132,16 @@ def taken_over(
     if known.get("disabled") is True or known.get("enabled") is False:
         written["disabled"] = True
     return ConvertedEntry(written, tuple(dict.fromkeys(notes)))
+
+
+def _starts_gateway(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry runs `mcpagent gateway`, as `mcpagent gateway install` writes it."""
+    words = [str(entry.get("command", ""))]
+    if isinstance(entry.get("args"), list):
+        words += map(str, entry["args"])
+    if words[1:4] == ["-m", "mcpagent", "gateway"]:
+        return True
+    return Path(words[0]).stem == "mcpagent" and words[1:2] == ["gateway"]
 
 
 def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:

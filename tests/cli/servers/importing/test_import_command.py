@@ -52,6 +52,20 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}
 """Aliases that stand for a hundred million texts."""
 
 
+def test_the_gateway_itself_is_no_server_to_take_over(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gateways = {
+        "mcpagent": {"command": sys.executable, "args": ["-m", "mcpagent", "gateway"]},
+        "hub": {"command": "/usr/bin/mcpagent", "args": ["gateway", "--set", "mode=all"]},
+        "agent": {"command": "/usr/bin/mcpagent", "args": ["serve"]},
+    }
+    write(home / ".cursor/mcp.json", {"mcpServers": gateways})
+    assert servers_elsewhere(Options()) == {"cursor": 1}
+    assert run(["mcp", "import", "cursor", "--dry-run"]) == 0
+    written = capsys.readouterr()
+    assert "hub is the gateway to mcpagent's servers" in written.out + written.err
+    assert "1 server would be added" in written.err
+
+
 def fill(home: Path) -> None:
     """Every client has servers."""
     desktop = {"git": {"command": "uvx", "args": ["mcp-server-git"]}, "hub": {"command": "x", "env": {"TOKEN": TOKEN}}}
