@@ -32,12 +32,12 @@ FILLER = word_set(
     where much many some any all each every now please pls kindly just right so then ok okay thanks thank tell show
     give gimme let let's see know want need like i'd exactly really quickly make using use also today's whole entire
     someone somebody s t text word words string phrase sentence value values message number numbers following code
-    between among translate saying one named called get find look"""
+    between among translate saying one named called get find look tool function"""
 )
 """Words without meaning for the choice of a tool. Words that restrict or negate a request (no, but, if) are not among
 them."""
 WEAK = FILLER | word_set(
-    "read list run create set new current"
+    "read write list run create set new current"
 )  # they hardly help to choose a tool
 
 _SAME = """

@@ -21,6 +21,7 @@ from mcpagent.offline.need import (
 )
 from mcpagent.values.messages import ToolDefinition
 
+_WEAK_CONCEPTS = frozenset(map(concept, WEAK))
 SEARCH, ADD = "search_tools", "add_tool"
 VIRTUAL = frozenset((SEARCH, ADD, "remove_tool", "show_all_tools"))
 _SURE = 3.2  # a tool that was discovered for something else must fit this well to be used without a search
@@ -163,10 +164,11 @@ def _found(answer: str, need: Need) -> list[str]:
     meant = concepts(" ".join(need.hints)).union(
         *(token[3] for token in need.tokens if token[2] not in FILLER)
     )
-    about = {
-        name: meant & concepts(f"{name} {tool.get('description')}")
-        for name, tool in listed
-    }
+    about = {}
+    for name, tool in listed:
+        about[name] = meant & concepts(f"{name} {tool.get('description')}")
+        if tool.get("match") == "weak":
+            about[name] -= _WEAK_CONCEPTS
     return sorted(
         filter(about.get, about), key=lambda name: bool(concepts(name) - WEAK - meant)
     )
