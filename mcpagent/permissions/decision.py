@@ -7,17 +7,17 @@ The rules, first match wins:
 
 1. `--deny` denies, then `"approval": "deny"` (or `"never"`) of the server's entry.
 2. A tool that needs approval, or `Agent(approval=...)`, asks.
-3. `--allow` runs, then `"approval": "allow"` (or `"always"`), then calls that the user answered with "always" or
-   "this session", then `--approve all`.
+3. `--allow` runs, then `"approval": "allow"` (or `"always"`), then what the user answered with "always" or "this
+   session", then `--approve all`.
 4. `--approve none` denies.
 5. `"approval": "ask"` asks.
 6. Calls that only read run if the server is marked with `"trust": true`: tools that it declares read-only, and
    resources that it lists. All tools of the bundled server run, since it changes nothing outside its own memory.
-7. For all other calls, `--approve ask`, the default of the command line, asks, and `safe` denies. If no person can
-   be asked, asking is a denial. In the library, these calls run.
+7. `--approve ask`, the default of the command line, asks about the rest, `safe` denies it. If nobody can be asked,
+   asking is a denial. In the library the rest runs.
 
 A project's `.mcp.json` can deny and ask, but neither allow nor trust. `mcpagent permissions explain` prints the rule
-that decides, and its location.
+that decides, and where it is written.
 """
 
 from __future__ import annotations
