@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 
 class McpAgentError(Exception):
-    """Base of all errors that mcpagent raises on purpose; its text is one line for a person."""
+    """Base class of all errors that mcpagent raises on purpose; the text is one line for the user."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Some are made with keywords, which pickle would omit.
+        # Some errors are created with keyword arguments, which pickle would omit.
         return _made_again, (type(self), self.args, self.__dict__)
 
 
@@ -53,11 +53,11 @@ class ConfigError(McpAgentError):
 
 
 class CredentialsError(ConfigError):
-    """A provider's key is missing, unusable or was refused."""
+    """The key of a provider is missing or unusable, or the provider refused it."""
 
 
 class InputError(McpAgentError):
-    """A prompt or argument that cannot be used (empty, too large, unknown name)."""
+    """A prompt or argument is unusable (empty, too large, unknown name)."""
 
 
 class AgentStateError(McpAgentError):
@@ -65,7 +65,7 @@ class AgentStateError(McpAgentError):
 
 
 class RunCancelledError(AgentStateError):
-    """A durable run was cancelled. The results that it had by then are in its session."""
+    """A durable run was cancelled. The results that it had so far are in its session."""
 
     def __init__(self, run: str) -> None:
         super().__init__(f'run "{_shown(run)}" was cancelled')
@@ -74,7 +74,7 @@ class RunCancelledError(AgentStateError):
 class LimitError(McpAgentError):
     """A limit (`Limits`) was reached before the requested result existed.
 
-    `stop` names it (`events.StopReason`); `answer` is what there was by then, as text, "" if there was nothing.
+    `stop` is the name of the limit (`events.StopReason`); `answer` is the text so far, or "".
     """
 
     def __init__(self, message: str, *, stop: str = "", answer: str = "") -> None:
@@ -84,7 +84,9 @@ class LimitError(McpAgentError):
 
 
 class OutputProblem(NamedTuple):
-    """A misfit in an answer: the `path` to it, such as `items.0.price` ("" for the whole answer), and `text`."""
+    """A mismatch in an answer: `path` is its position, such as `items.0.price` ("" for the whole answer), and `text`
+    describes it.
+    """
 
     path: str
     text: str
@@ -94,9 +96,9 @@ class OutputProblem(NamedTuple):
 
 
 class OutputError(McpAgentError):
-    """An answer does not match `output_type`, also after a second request, or there is no answer.
+    """An answer does not match `output_type`, even after a second request, or there is no answer.
 
-    `problems` are the misfits by field; they are empty if the run ended without an answer; `stop` is the reason
+    `problems` are the mismatches by field; () if the run ended without an answer. `stop` is the reason for the end
     (`events.StopReason`). `answer` is the unchanged text.
     """
 
@@ -115,16 +117,16 @@ class OutputError(McpAgentError):
 
 
 class SessionStoreError(McpAgentError):
-    """A session cannot be read or written; the text names the file or database, and what to do.
+    """A session cannot be read or written; the text names the file or database, and the fix.
 
-    Nothing that was acknowledged before is lost, and the session can continue in memory: `Session.stop_keeping`.
+    Earlier acknowledged writes are safe, and the session can continue in memory: `Session.stop_keeping`.
     """
 
 
 class SessionBusyError(SessionStoreError):
-    """This session is in use. `session` is its ID, `holder` the process that has it: `pid`, `host`, `since`.
+    """The session is in use. `session` is its ID, `holder` the process that uses it: `pid`, `host`, `since`.
 
-    With `run`, the session belongs to that durable run until it ends; a worker answers it.
+    With `run`, that durable run uses the session until it ends; a worker answers it.
     """
 
     def __init__(self, session: str, holder: Any = None, run: str = "") -> None:
@@ -141,9 +143,9 @@ class SessionBusyError(SessionStoreError):
 class ModelError(McpAgentError):
     """A model provider failed.
 
-    `status` is the HTTP status, None if no answer came. `retryable` says whether the same request may
-    succeed later; the adapter has already used up its own retries. `retry_after_seconds` is the wait the provider
-    asked for. `code` is its name of the error, `request_id` what it calls the request: its support asks for it.
+    `status` is the HTTP status, None without a response. `retryable`: the same request may succeed later; the adapter's
+    own retries are used up. `retry_after_seconds` is the wait that the provider requested. `code` is the provider's
+    name of the error, `request_id` its ID of the request, which its support asks for.
     """
 
     def __init__(
@@ -167,14 +169,17 @@ class ModelError(McpAgentError):
 
 
 class ContextOverflowError(ModelError):
-    """The conversation is longer than the model takes: the same request fails again until it is shortened."""
+    """The conversation exceeds the model's context window: the same request fails again until the conversation is
+    shortened.
+    """
 
 
 class ServerError(McpAgentError):
-    """An MCP server failed in one phase of its life.
+    """An MCP server failed in one phase.
 
-    `phase` is "config", "start", "connect", "tools/list", "tools/call" or another MCP method; `exit_code` is the
-    process's (negative: ended by that signal); `stderr_tail` holds its last lines, already made printable.
+    `phase` is "config", "start", "connect", "tools/list", "tools/call" or another MCP method. `exit_code` is that of
+    the server's process (negative: the signal that ended it). `stderr_tail` contains its last lines of output, made
+    printable.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`Agent`: the public class. It defines model, tools and settings, which its sessions share; wiring only."""
+"""`Agent`: the public class. An agent defines the model, the tools and the settings that its sessions share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcpagent.errors import InputError
 from mcpagent.utilities.python.argument_checks import checked, expect, expect_options
 from mcpagent.values.type_variables import Deps
 
-# `from mcpagent import Agent` loads this module. The engine is loaded by the first `Agent(...)`.
+# `from mcpagent import Agent` loads only this module; the first `Agent(...)` loads the modules that run it.
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -114,7 +114,7 @@ class Agent(Runnable[Deps]):
     def __repr__(self) -> str:
         return repr(self._runtime)
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- Conversations -------------------------------------------------------------------------------------------------
 
     @answers_other_names
     def session(
@@ -177,11 +177,11 @@ class Agent(Runnable[Deps]):
         *,
         trusted: bool | None = None,
     ) -> tuple[str, list[Message]]:
-        """Answer the last message of a history, a user's; return the answer and the whole history after it.
+        """Answer the last message of a history, which must be a user's; return the answer and the history with it.
 
-        The history replaces the agent's conversation. Messages are `Message` values, what `dump_messages` gave, or in
-        the shape of OpenAI's or Anthropic's messages; `trusted` as in `session`. Tools discovered in it are offered
-        again if they are there.
+        The history replaces the agent's conversation. Messages are `Message` values, the result of `dump_messages`, or
+        messages in the format of OpenAI or Anthropic; `trusted` is as in `session`. Tools discovered in the history are
+        offered again if they still exist.
         """
         expect(
             "trusted",
@@ -206,22 +206,23 @@ class Agent(Runnable[Deps]):
         return await self._runtime.ask_after(earlier, prompt, system=history.system)
 
     async def search(self, query: str, limit: int | None = None) -> SearchResult:
-        """Return the tools that `search_tools` finds for the query: the model's own ranking, without a model.
+        """Return the tools that `search_tools` finds for the query, by the model's own ranking but without a model.
 
-        Without a limit these are all that `select:` names, and five of all else.
+        Without a limit, a `select:` query returns all tools that it names, any other query at most five.
         """
         return await self._runtime.own_session.search(query, limit)
 
     async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
         """Use another model from now on, in the same conversations with the same discovered tools.
 
-        Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
-        session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
-        Waits for the end of runs whose stream was left. The other sessions find it when they are used next.
+        Raises `ConfigError` for an unknown name, or for a model that accepts fewer tools than the agent's own session
+        must offer; and `AgentStateError` while a session is answering. After an error the agent uses the previous
+        model. Waits for the end of runs whose stream was abandoned. Other sessions switch to the model when they are
+        used next.
         """
         await self._runtime.use_model(model)
 
-    # -- its tools and servers ----------------------------------------------------------------------------------------
+    # -- Tools and servers ---------------------------------------------------------------------------------------------
 
     @overload
     def tool(self, function: Tool) -> Tool: ...
@@ -244,9 +245,9 @@ class Agent(Runnable[Deps]):
     ) -> Callable[[_Function], _Function]: ...
 
     def tool(self, function: Any = None, **options: Any) -> Any:
-        """Register a Python function, sync or async, as a tool; use it as a decorator.
+        """Register a Python function, sync or async, as a tool; use this method as a decorator.
 
-        Called with a `Tool`, such as another agent's `as_tool`, it adds that one unchanged.
+        A `Tool`, such as another agent's `as_tool`, is added unchanged.
         """
         from mcpagent.toolsets.functions import function_tool
         from mcpagent.values.tools import Tool, usable_tool
@@ -267,21 +268,23 @@ class Agent(Runnable[Deps]):
 
     @property
     def known_tools(self) -> dict[str, ToolDefinition]:
-        """Every tool by offered name."""
+        """All known tools, by the name under which the model would see them."""
         return {
             name: tool.definition for name, tool in self._runtime.tools.known.items()
         }
 
     @property
     def all_deferred_tools(self) -> dict[str, ToolDefinition]:
-        """The tools that are found by searching, by offered name; none in normal mode."""
+        """The tools that the model must find by searching, by offered name; {} if tool search is off."""
         return {
             name: tool.definition for name, tool in self._runtime.tools.deferred.items()
         }
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """The offered tools without the virtual ones: pre-discovered ones by name, then others by discovery."""
+        """The offered tools, except `search_tools` and other tools of mcpagent: first the pre-discovered ones by name,
+        then the rest in the order of discovery.
+        """
         return self._runtime.own_session.discovered_tools
 
     def offered_tools(self) -> list[ToolDefinition]:
@@ -290,19 +293,19 @@ class Agent(Runnable[Deps]):
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
-        """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
+        """Status of each configured MCP server by name, with the reason if a server failed or cannot be used."""
         return self._runtime.definition.sources.statuses
 
     @property
     def mcp(self) -> McpServers:
-        """The MCP servers themselves: their prompts and resources, and turning one off, on, or restarting it.
+        """The MCP servers: their prompts and resources, and methods to turn a server off or on, or to restart it.
 
         Raises `AgentStateError` before the agent is started.
         """
         self._runtime._require_started()
         return self._runtime.definition.sources.servers
 
-    # -- its own session ----------------------------------------------------------------------------------------------
+    # -- Default session -----------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -326,18 +329,19 @@ class Agent(Runnable[Deps]):
         return self._runtime.spent
 
     def new_conversation(self) -> None:
-        """Start a new conversation in the agent's default session, without discovered tools; connections stay."""
+        """Start a new conversation in the agent's default session, without discovered tools; servers stay connected."""
         self._runtime.own_session.begin_anew()
 
-    # -- agents of cards, and as tools --------------------------------------------------------------------------------
+    # -- Agents from cards, and agents as tools ------------------------------------------------------------------------
 
     @classmethod
     @checked()
     def from_card(cls, card: str | Path | AgentCard, **options: Any) -> Agent[Any]:
-        """Create an agent from a card (`.md` or `.yaml`, or a folder of cards), with the members it names as tools.
+        """Create an agent from a card (`.md` or `.yaml`, or a folder of cards); the members that the card names become
+        its tools.
 
-        `options` are those of `Agent` and take precedence over the card. Raises `CardError` for a card that cannot be
-        used. When the agent starts, it warns about features of the card that do not exist here.
+        `options` are arguments of `Agent` and take precedence over the card. Raises `CardError` for an invalid card.
+        When the agent starts, it warns about fields of the card that have no effect in mcpagent.
         """
         from mcpagent.agents.cards.agent_cards import agent_from_card
 
@@ -346,10 +350,10 @@ class Agent(Runnable[Deps]):
 
     @checked()
     def to_card(self, name: str = "") -> AgentCard:
-        """Return the agent as a card: the card that it was created from, else one from its settings.
+        """Return the agent as a card: the card that it was created from, or else one from its settings.
 
-        Functions, toolsets and callbacks are code and not in it, nor are values of variables and `ServerConfig`s, which
-        may be secret.
+        The card omits functions, toolsets and callbacks, which are code, and values of variables and `ServerConfig`s,
+        which may be secret.
         """
         from mcpagent.agents.cards.agent_cards import card_of
 
@@ -367,10 +371,10 @@ class Agent(Runnable[Deps]):
     ) -> Tool:
         """Return this agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
 
-        Each call runs in a new session. It shares the caller's limits, cancellation and usage, and its events come as
-        `SubagentEvent`; calls that need approval ask the caller's approver, and are denied without one. The agent is
-        started with the caller, if it is not started already. With an `output_type` its answers are the JSON of such
-        values.
+        Each call runs in a new session. The run shares the caller's limits, cancellation and usage, and its events
+        arrive as `SubagentEvent`. Calls that need approval go to the caller's approver and are denied without one. The
+        agent starts with the caller, unless it is already started. With an `output_type` the answers are JSON of that
+        type.
         """
         from mcpagent.agents.run_input import wanted_output
         from mcpagent.toolsets.agent_tools import agent_tool
@@ -385,7 +389,7 @@ class Agent(Runnable[Deps]):
             timeout_seconds=timeout_seconds,
         )
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- Closing -------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Agent[Deps]:
         await self._runtime.__aenter__()
@@ -402,7 +406,7 @@ class Agent(Runnable[Deps]):
     async def aclose(self) -> None:
         """End all connections and server processes; a second call does nothing.
 
-        Runs in progress end first; code that waits for one gets `AgentStateError`.
+        Runs in progress end first; code that waits for such a run gets `AgentStateError`.
         """
         await self._runtime.aclose()
 
@@ -419,10 +423,10 @@ class Agent(Runnable[Deps]):
         self._runtime.close()
 
     def close(self) -> None:
-        """`aclose` for code without an event loop; a second call does nothing."""
+        """Close the agent in code without an event loop, as `aclose` does; a second call does nothing."""
         self._runtime.close()
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- Internals -----------------------------------------------------------------------------------------------------
 
     @property
     def _asked(self) -> SessionRuntime[Deps]:

@@ -1,4 +1,4 @@
-"""`AgentRuntime`: the internal part of an `Agent`: its start and end, and the values that its sessions share."""
+"""`AgentRuntime`: the internal part of an `Agent`: start, end, and the values that its sessions share."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ if TYPE_CHECKING:
     from mcpagent.models.imported_histories import History
 
 END_SECONDS = 5.0
-"""Timeout of closing an agent for a tool function that ignores its cancellation."""
+"""Maximum wait, when the agent closes, for tool functions that ignore their cancellation."""
 
 MAX_DEPTH = 8
-"""Levels of agents that call agents."""
+"""Maximum nesting of agents that call agents."""
 
 _STARTED = "the agent is already started; use one `async with` or `with` per agent"
 
@@ -84,10 +84,11 @@ _T = TypeVar("_T")
 
 
 class AgentRuntime:
-    """The state of an agent, which its sessions share; `Agent` is the part of it that users call.
+    """The state of an agent, which its sessions share; `Agent` is the public part of it.
 
-    `own_session` is the session of `Agent.ask`, `Agent.messages` and the like. `card` is the card that the agent was
-    made of, `start_notices` are reported when it starts. `store` keeps the sessions, None: they live in memory only.
+    `own_session` is the session of `Agent.ask`, `Agent.messages` and so on. `card` is the card that the agent was
+    created from. `start_notices` are reported when the agent starts. `store` saves the sessions (None: sessions stay in
+    memory).
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class AgentRuntime:
         )
         return f"<Agent {model}, {servers} servers, {known:,} tools, {len(self._sessions)} sessions>"
 
-    # -- its sessions -------------------------------------------------------------------------------------------------
+    # -- Sessions ------------------------------------------------------------------------------------------------------
 
     def session(
         self,
@@ -161,7 +162,9 @@ class AgentRuntime:
         tool_context: ToolContext | None,
         limits: Limits | None,
     ) -> SessionRuntime[Any]:
-        """Return the session of `Agent.session`; a thread that has no event loop leaves the reading to the agent's."""
+        """Return the session for `Agent.session`. In a thread without an event loop, the agent's own loop reads the
+        store.
+        """
         if id is None or self.store is None:
             return _with_limits(self._made(id, history, deps, tool_context), limits)
         if (
@@ -183,7 +186,7 @@ class AgentRuntime:
                 self._going_on(id, None, kept, history, deps, tool_context), limits
             )
         finally:
-            self.store.release(id)  # the session has it now
+            self.store.release(id)  # the session now has its own lease
 
     async def opened(
         self,
@@ -193,7 +196,7 @@ class AgentRuntime:
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> SessionRuntime[Any]:
-        """Return the session of this ID, read from the store in a worker thread."""
+        """Return the session of this ID, which a worker thread reads from the store."""
         if self.store is None:
             return _with_limits(self._made(id, history, deps, tool_context), limits)
         self.require_usable()
@@ -213,14 +216,14 @@ class AgentRuntime:
             opened.add_done_callback(partial(self.store.release_opened, id))
 
     def session_as_of(self, id: str, kept: LoadedSession | None) -> SessionRuntime[Any]:  # noqa: A002
-        """Return the session as this process has read it; the worker of a durable run opens it so."""
+        """Return a session from the state that this process has read; the worker of a durable run uses this method."""
         return self._made(id, None, None, None, kept)
 
     @in_own_loop
     async def go_on_with(self, id: str) -> None:  # noqa: A002
-        """Make the session of this ID the agent's own, so that `ask`, `messages` and the like mean it.
+        """Make the session of this ID the agent's default session, for `ask`, `messages` and so on.
 
-        Raises `AgentStateError` while the agent's own session is answering, and the errors of `Agent.session`.
+        Raises `AgentStateError` while the current default session is answering, and the errors of `Agent.session`.
         """
         self.own_session._require_idle()
         before, self._own = self._own, await self.opened(id)
@@ -229,7 +232,7 @@ class AgentRuntime:
 
     @property
     def own_session(self) -> SessionRuntime[Any]:
-        """The session of `Agent.ask`. Raises `AgentStateError` before the agent is started."""
+        """The session that `Agent.ask` uses. Raises `AgentStateError` before the agent is started."""
         if self._own is None:
             self._require_started()
             raise AgentStateError("the agent is still starting")
@@ -246,7 +249,7 @@ class AgentRuntime:
         return self.own_session.tools
 
     def _live(self, id: str) -> SessionRuntime[Any] | None:  # noqa: A002
-        """Return the live session of this ID: each conversation has only one object."""
+        """Return the live session of this ID, or None: each stored conversation has only one object."""
         return next(
             (
                 session
@@ -312,17 +315,19 @@ class AgentRuntime:
     async def ask_after(
         self, messages: Sequence[Message], prompt: Sequence[Content], *, system: str
     ) -> tuple[str, list[Message]]:
-        """Replace the agent's own conversation by these messages; return the answer to the prompt and all messages."""
+        """Replace the conversation of the agent's default session by these messages; return the answer to the prompt
+        and all messages.
+        """
         own = self.own_session
         own.begin_anew(messages, system=system)
         answer = await own.ask(prompt)
         return answer, list(own.messages)
 
-    # -- its model ----------------------------------------------------------------------------------------------------
+    # -- Model ---------------------------------------------------------------------------------------------------------
 
     @property
     def model(self) -> Model:
-        """The model that is called; resolves a name on first use, so it may raise `ConfigError`."""
+        """The model that the agent calls. The first use resolves a model name and may raise `ConfigError`."""
         if self._model is None:
             self._model = self.definition.resolve(self.model_choice)
         return self._model
@@ -331,9 +336,10 @@ class AgentRuntime:
     async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
         """Use another model from now on, in the same conversations with the same discovered tools.
 
-        Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
-        session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
-        Waits for the end of runs whose stream was left. The other sessions find it when they are used next.
+        Raises `ConfigError` for an unknown name, or for a model that accepts fewer tools than the agent's own session
+        must offer; and `AgentStateError` while a session is answering. After an error the agent uses the previous
+        model. Waits for the end of runs whose stream was abandoned. Other sessions switch to the model when they are
+        used next.
         """
         self._require_started()
         for session in tuple(self._sessions):
@@ -364,7 +370,7 @@ class AgentRuntime:
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Send a single request to the model, outside of every conversation.
 
-        Its cost counts in `spent`; no recording has it.
+        `spent` includes its cost; recordings omit it.
         """
         expect("complete", request, ModelRequest, "a ModelRequest", error=InputError)
         self.require_usable()
@@ -376,11 +382,11 @@ class AgentRuntime:
                 await self.model.respond(told_form(self.model, request), under_way)
             )
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- Start and end -------------------------------------------------------------------------------------------------
 
     @property
     def is_started(self) -> bool:
-        """True if the servers are connected and the agent can be asked."""
+        """True if the agent is started."""
         return self._exits is not None
 
     async def __aenter__(self) -> AgentRuntime:
@@ -392,10 +398,12 @@ class AgentRuntime:
         await look_up(self.model)  # unknown names are reported before any server starts
         self._loop = asyncio.get_running_loop()
         sources = self.definition.sources
-        await asyncio.sleep(0)  # making the agent may have taken long already
+        await asyncio.sleep(
+            0
+        )  # creating the agent may already have blocked the loop for long
         async with AsyncExitStack() as exits:
             exits.push_async_callback(self._close_model)
-            # Set this before the start: the members of a team may call each other, and none may start twice.
+            # Set this before the start: the members of a team may call each other, and each must start only once.
             self._exits = exits
             self._own = None
             try:
@@ -407,7 +415,7 @@ class AgentRuntime:
                 await self.catalogs.count(sources.listing(self.from_toolsets).tools)
                 await asyncio.sleep(
                     0
-                )  # what follows takes long with thousands of tools
+                )  # the next step takes long with thousands of tools
                 self._own = self._made(None, None, None, None)
                 await asyncio.sleep(0)
                 await sources.enter_lifetimes(exits, self.from_toolsets)
@@ -437,7 +445,7 @@ class AgentRuntime:
     async def aclose(self) -> None:
         """End all connections and server processes; a second call does nothing.
 
-        Runs in progress end first; code that waits for one gets `AgentStateError`.
+        Runs in progress end first; code that waits for such a run gets `AgentStateError`.
         """
         exits, self._exits = self._exits, None
         if exits is not None:
@@ -469,33 +477,33 @@ class AgentRuntime:
         self.close()
 
     def close(self) -> None:
-        """`aclose` for code without an event loop; a second call does nothing."""
+        """Close the agent in code without an event loop, as `aclose` does; a second call does nothing."""
         background, self._background = self._background, None
         if (
             background is not None and self._process == os.getpid()
-        ):  # a forked process has no such thread
+        ):  # a forked process does not have the background thread
             atexit.unregister(self.close)
             try:
                 background.run(self.aclose())
             finally:
                 background.close()
 
-    # -- for its sessions ---------------------------------------------------------------------------------------------
+    # -- Services for sessions -----------------------------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
-        """Report a warning, once."""
+        """Report a warning, each text only once."""
         if text not in self._warned:
             self._warned.add(text)
             self.emit(Notice(text, "warning"))
 
     @checked()
     def subscribe(self, listener: Emit) -> Callable[[], None]:
-        """Call the listener with servers' events too, until the returned function is called."""
+        """Also pass servers' events to this listener, until the caller calls the returned function."""
         self._subscribers[id(listener)] = listener
         return lambda: self._subscribers.pop(id(listener), None) and None
 
     def count(self, spent: Spent) -> None:
-        """Add to the agent's use."""
+        """Add this to the usage of the agent."""
         self.spent += spent
 
     def require_usable(self) -> None:
@@ -507,9 +515,8 @@ class AgentRuntime:
             )
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the result of the work, for code that cannot await.
-
-        The agent's own loop runs the work in another thread.
+        """Run the work in the agent's own loop, in another thread, and return its result; for code that cannot
+        await.
         """
         self._require_started()
         assert self._loop is not None
@@ -518,16 +525,16 @@ class AgentRuntime:
         )
 
     def started_session(self) -> SessionRuntime[Any]:
-        """Return the agent's own session for `ask_sync`, which starts the agent if need be."""
+        """Return the agent's own session for `ask_sync`; start the agent if necessary."""
         with self._starting:
             if self._background is None and self._exits is None:
                 self.__enter__()
         return self.own_session
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        """Return a coroutine that the caller's event loop can await and that runs `work` in the agent's own loop.
+        """Return a coroutine for the caller's event loop that runs `work` in the agent's own loop.
 
-        `work` is returned unchanged if both are the same loop.
+        If both loops are the same, returns `work` unchanged.
         """
         if self._background is None or running_loop() is self._loop:
             return work
@@ -544,7 +551,9 @@ class AgentRuntime:
             )
 
     def reachable(self) -> list[AgentRuntime]:
-        """Return this agent and all agents that it can call, each once; those that are starting know no others yet."""
+        """Return this agent and all agents that it can call, each once; an agent that is still starting lists no
+        further agents.
+        """
         found = [self]
         for one in found:
             if one._own is None:
@@ -556,9 +565,9 @@ class AgentRuntime:
         return found
 
     def askable(self) -> list[ToolDefinition]:
-        """Return everything that rules can name: the tools, and the known prompts and resources of the servers.
+        """Return everything that rules can name: tools, and the known prompts and resources of servers.
 
-        Those of all agents that this one can call are included, because rules judge their calls too.
+        The result includes those of all agents that this one can call, because the rules also apply to their calls.
         """
         tools: list[ToolDefinition] = []
         for one in self.reachable():
@@ -570,9 +579,9 @@ class AgentRuntime:
         return tools
 
     def _report_unused_rules(self) -> None:
-        """Report the rules that fit nothing, once, when everything is listed.
+        """Report the permission rules that match nothing, once, when all tools are listed.
 
-        The owner of a function of rules, such as the command line, does so itself.
+        If the rules are a function, such as that of the command line, its owner reports them.
         """
         rules = self.permissions.rules
         if self._has_checked_rules or not isinstance(rules, Mapping):
@@ -599,14 +608,16 @@ class AgentRuntime:
             subscriber(event)
 
     def _changed(self, joined: ServerLink | None) -> None:
-        """Record a change of the servers: each session finds it at its next request; report a joined server."""
-        if self._own is None:  # its first listing will include the change
+        """Note a change of the servers, which sessions apply at their next request; report a server that connected
+        (None: none did).
+        """
+        if self._own is None:  # the session's first listing will include the change
             return
         self._own.refresh()
         self._report_unused_rules()
         waits = (
             self.definition.options.servers.startup_seconds != 0
-        )  # without a wait, `ServerConnected` reports it
+        )  # if no one waited for the server, `ServerConnected` reports it
         if (
             joined is not None
             and waits
@@ -628,7 +639,9 @@ class AgentRuntime:
                     await ended.wait()
 
     async def _close_model(self) -> None:
-        if isinstance(self.model_choice, Model):  # the caller closes its own model
+        if isinstance(
+            self.model_choice, Model
+        ):  # a model object belongs to the caller, who closes it
             return
         # A name is resolved again when the agent is entered again.
         model, self._model = self._model, None
@@ -638,7 +651,7 @@ class AgentRuntime:
     async def delegated(
         self, spec: OutputSpec | None, prompt: str, label: str
     ) -> ToolOutput:
-        """Return the answer to a call of `as_tool`, which runs in a new session."""
+        """Run a call of `as_tool` in a new session and return its answer."""
         self._require_started()
         parent = current_run()
         if parent is not None:

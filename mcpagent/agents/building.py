@@ -50,7 +50,7 @@ def runtime_of(
     sessions: Sessions | SessionStore | str | Path | None,
     on_event: Emit | None,
 ) -> AgentRuntime:
-    """Return the runtime of an agent with these arguments. Raises `ConfigError` for one that cannot be used."""
+    """Return the runtime of an agent with these arguments. Raises `ConfigError` for an unusable argument."""
     expect_model(model)
     expect_config(mcp_config)
     expect("tools", tools, (list, tuple), "list of functions, tools and toolsets")
@@ -110,7 +110,9 @@ def _search_of(
     mode: bool | Literal["auto"],
     code_mode: bool | CodeMode,
 ) -> ToolSearch | None:
-    """Return the tool search that these parameters ask for; None: only marked tools are searched."""
+    """Return the tool search that these parameters request; None: the model searches only tools that are marked as
+    deferred.
+    """
     if isinstance(search, ToolSearch | None):
         wanted = search
     else:

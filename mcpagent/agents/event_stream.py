@@ -29,15 +29,15 @@ _T = TypeVar("_T")
 
 
 class Answering(Protocol):
-    """The parts of a session that `ask`, `run` and `stream` need."""
+    """The parts of a session that `ask`, `run` and `stream` use."""
 
     def answer_to(self, given: Callable[[], RunInput]) -> Coroutine[Any, Any, Any]:
-        """Return the answer, as `ask` and `resume` return it."""
+        """Return the answer, as `ask` and `resume` do."""
 
     def result_of(
         self, given: Callable[[], RunInput]
     ) -> Coroutine[Any, Any, RunResult[Any]]:
-        """Return the whole result, as `run` returns it."""
+        """Return the whole result, as `run` does."""
 
     async def begin_task(
         self, given: Callable[[], RunInput], listener: Emit
@@ -55,7 +55,7 @@ class Answering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The last item in a stream's queue."""
+    """Last item in the queue of a stream."""
 
 
 class EventStream(Generic[Output]):
@@ -96,7 +96,9 @@ class EventStream(Generic[Output]):
         await self.aclose()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Within `async with`, the stream lives as long as the block; else as long as the `async for` over it."""
+        """Iterate over the events. Within `async with`, the stream lives as long as the block, otherwise as long as the
+        loop.
+        """
         if self._is_entered:
             return self
         return _PlainLoop(self)
@@ -113,7 +115,7 @@ class EventStream(Generic[Output]):
             self._follow(event)
             return event
         self._is_over = True
-        self._events.put_nowait(event)  # for other readers
+        self._events.put_nowait(event)  # so that other readers see the end, too
         self._task.result()  # raises the run's exception
         raise StopAsyncIteration
 
@@ -129,9 +131,9 @@ class EventStream(Generic[Output]):
                 pass
 
     def partial_output(self) -> Any:
-        """Return the value of the `output_type` as far as it has arrived, as JSON data with unfinished lists and texts.
+        """Return the `output_type` value received so far, as JSON data; lists and texts may be incomplete.
 
-        Return None before any of it has arrived, and without an `output_type`. The partial value is not validated.
+        Returns None before the value begins, and without an `output_type`. The partial value is not validated.
         """
         if self._spec is not None:
             return self._spec.partial("".join(self._text))
@@ -139,10 +141,10 @@ class EventStream(Generic[Output]):
 
     @property
     def output(self) -> Output:
-        """The output of the run, once `RunFinished` was read: the value of the `output_type`, or the text without one.
+        """The output of the run, after `RunFinished` was read: the value of the `output_type`, or the text without one.
 
-        Raises `OutputError` if the answer is not of the type, `LimitError` if a limit left nothing of that type, and
-        `AgentStateError` before the end.
+        Raises `OutputError` if the answer is not of the type, `LimitError` if the run ended at a limit without such a
+        value, and `AgentStateError` before the end.
         """
         if self._finished is None:
             raise AgentStateError(
@@ -168,7 +170,7 @@ class EventStream(Generic[Output]):
         return self._asked._here(work)
 
     def _leave(self) -> None:
-        """Cancel the run, once. The session is idle at once; its next run waits for the end of this one."""
+        """Cancel the run, once. The session is free at once; its next run waits for the end of the cancelled one."""
         task = self._task
         if not self._is_over and task is not None and not task.done():
             self._asked.leave(task)
@@ -191,7 +193,7 @@ class EventStream(Generic[Output]):
 
 
 class _PlainLoop:
-    """A plain `async for` over a stream. Nothing else refers to it, so leaving the loop leaves the stream."""
+    """A plain `async for` over a stream. Only the loop refers to this object, so leaving the loop ends the stream."""
 
     def __init__(self, stream: EventStream[Any]) -> None:
         self._stream = stream
@@ -211,7 +213,7 @@ def _ended(
     running: ExitStack,
     events: asyncio.Queue[Event | _End],
 ) -> None:
-    running.close()  # a task that is cancelled before its first step never comes to do it
+    running.close()  # a task that is cancelled before its first step never closes it
     events.put_nowait(_End())
     if not task.cancelled():
-        task.exception()  # the reader gets it, if there is one
+        task.exception()  # a reader, if there is one, gets the error

@@ -1,4 +1,4 @@
-"""Answer names and arguments of other agent libraries with the name here."""
+"""Map names and arguments of other agent libraries to those of mcpagent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ARGUMENTS: Mapping[str, str] = {
     "skills": 'tools=[skills_toolset("skills")], or options=RunOptions(skills=["skills"])',
     "session": 'agent.session("id")',
 }
-"""Arguments of other libraries, and what to write here."""
+"""Arguments of other libraries, and their replacements in mcpagent."""
 
 METHODS: Mapping[str, str] = {
     "run_sync": "ask_sync",
@@ -84,7 +84,7 @@ METHODS: Mapping[str, str] = {
     "message_history": "messages",
     "all_messages": "messages",
 }
-"""Methods of other libraries' agents, and the name here."""
+"""Methods of other libraries' agents, and their names in mcpagent."""
 
 NAMES: Mapping[str, str] = {
     "MCPServer": "McpServer",
@@ -106,11 +106,13 @@ NAMES: Mapping[str, str] = {
     "SQLiteSession": "Sessions",
     "RequestParams": "ModelSettings",
 }
-"""Names that other libraries export, and the name here."""
+"""Names that other libraries export, and their names in mcpagent."""
 
 
 def answers_other_names(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Return the method, raising a `TypeError` that names the argument here if it is called with another's."""
+    """Decorate a method: a call with an argument of another library raises a `TypeError` that names mcpagent's
+    argument.
+    """
     code = function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     method = function.__name__
@@ -129,7 +131,7 @@ def answers_other_names(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def _here(known: Sequence[str]) -> Mapping[str, str]:
-    """Return what to write for arguments of others, also for those that a function here takes in its `options`."""
+    """Return the replacements for a function's foreign arguments, including those that belong into its `options`."""
     if "options" not in known:
         return ARGUMENTS
     from mcpagent.toolsets.definition import RunOptions
@@ -144,6 +146,6 @@ def _here(known: Sequence[str]) -> Mapping[str, str]:
 
 
 def missing_method(owner: str, name: str) -> AttributeError:
-    """Return the error for a method that only agents of other libraries have; see `METHODS`."""
+    """Return the error for a missing method that agents of other libraries have; see `METHODS`."""
     text = f"{owner!r} object has no attribute {name!r}"
     return AttributeError(f"{text}; here it is {METHODS[name]}", name=name)

@@ -16,12 +16,16 @@ from mcpagent.values.messages import Text
 from mcpagent.values.tool_context import ToolContext
 
 InputKind: TypeAlias = Literal["prompt", "answers", "either"]
-"""The input that a method accepts: words, answers to pending calls, or either."""
+"""The input that a method accepts: a prompt, answers to pending calls, or either."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """The input of a run: text, or answers by call ID; the output type; the context for tool functions; the limits."""
+    """The input of a run.
+
+    `said` is the prompt, or answers by call ID; `spec` is the output type (None: text). `deps` and `tool_context` are
+    for tool functions; `limits` are those of this run.
+    """
 
     said: Words | Mapping[str, CallAnswer]
     spec: OutputSpec | None = None
@@ -30,7 +34,7 @@ class RunInput:
     limits: Limits | None = None
 
     async def with_files(self) -> RunInput:
-        """Return the same with its files read, and judged by the budget. Raises `InputError`."""
+        """Return the input with its files read and checked against the limits. Raises `InputError`."""
         if isinstance(self.said, Mapping):
             return self
         for part in self.said:
@@ -40,7 +44,9 @@ class RunInput:
 
 
 def wanted_output(output_type: Any) -> OutputSpec | None:
-    """Return the specification of a typed answer; None for plain text. Raises `InputError` if the value is no type."""
+    """Return the specification of a typed answer; None for plain text. Raises `InputError` for a value that is no
+    type.
+    """
     if output_type is None or output_type is str:
         return None
     return output_spec(output_type)

@@ -12,7 +12,7 @@ from mcpagent.agents.other_libraries import (
 )
 from mcpagent.values.type_variables import Deps
 
-# `from mcpagent import Agent` loads this module. The engine is loaded by the first `Agent(...)`.
+# `from mcpagent import Agent` loads this module; the first `Agent(...)` loads the modules that run it.
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
@@ -29,7 +29,7 @@ _O = TypeVar("_O")
 
 
 class Runnable(Generic[Deps]):
-    """Methods that `Agent` and `Session` share. An agent uses its own default session."""
+    """Methods that `Agent` and `Session` share. An agent answers in its own default session."""
 
     __slots__ = ()
 
@@ -39,10 +39,12 @@ class Runnable(Generic[Deps]):
         raise NotImplementedError
 
     def _wait_for_answer(self, given: Callable[[], RunInput]) -> Any:
-        """`ask_sync`, for code that cannot await."""
+        """Return the answer for `ask_sync`, in code that cannot await."""
         raise NotImplementedError
 
-    if not TYPE_CHECKING:  # type checkers know the attributes
+    if (
+        not TYPE_CHECKING
+    ):  # hides `__getattr__` from type checkers, which know the attributes
 
         def __getattr__(self, name: str) -> Any:
             if name in METHODS:
@@ -159,7 +161,7 @@ class Runnable(Generic[Deps]):
     ) -> Any:
         """Return the answer like `ask`, in code without an event loop.
 
-        An agent starts itself if need be; close it with `close()` or `with`. Its sessions need it started.
+        An agent starts itself if necessary; close it with `close()` or `with`. A `Session` needs a started agent.
 
             with Agent("offline") as agent:
                 print(agent.ask_sync("What is 12 * 12?"))
@@ -216,8 +218,8 @@ class Runnable(Generic[Deps]):
     ) -> Coroutine[Any, Any, RunResult[Any]]:
         """Run like `ask`, or like `resume` if you pass answers, and return the whole result of the run.
 
-        Pending calls raise nothing: the result lists them. An answer that does not match the `output_type` raises only
-        when you read `output`.
+        Pending calls raise no error: the result lists them. An answer that does not match the `output_type` raises an
+        error only when you read `output`.
 
             result = await agent.run("What is 12 * 12?")
             print(result.answer, result.usage.requests)
@@ -277,14 +279,16 @@ class Runnable(Generic[Deps]):
     ) -> Coroutine[Any, Any, Any]:
         """Continue after `CallsPendingError`, with an answer to each pending call.
 
-        Raises `InputError` when an answer is missing, duplicate or answers no call. Each call runs once and then has a
-        result. An answer is valid only for its own call and tool: if these changed, or are gone, the model is notified.
-        Also after `agent.session(messages=...)`, in another process: calls without a result stay open until the next
-        prompt. Without answers, `resume()` continues an unfinished run (`is_unfinished`): it makes the calls that were
-        not started, repeats no call that may have run, and lets the model answer.
+        Raises `InputError` when an answer is missing or duplicate, or when it belongs to no call. Each call runs once
+        and then has a result. An answer is valid only for its own call and tool: if these changed or no longer exist,
+        the model is notified. This also works in another process after `agent.session(messages=...)`: calls without a
+        result stay open until the next prompt.
 
-        A run that was begun with an `output_type` still ends with such an answer. Pass the type again to get its value;
-        without it, you get the validated JSON as text.
+        Without answers, `resume()` continues an unfinished run (`is_unfinished`): it makes the calls that were not
+        started, repeats no call that may have run, and lets the model answer.
+
+        A run that began with an `output_type` still ends with an answer of that type. Pass the type again to get its
+        value; without it, you get the validated JSON as text.
 
             answer = await session.resume([call.approve() for call in session.pending])
 
@@ -341,14 +345,14 @@ class Runnable(Generic[Deps]):
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
     ) -> EventStream[Any]:
-        """Stream the events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
+        """Stream the events of one `ask` as they happen, including those of servers, ending with `RunFinished`.
 
             async with session.stream("...") as events:
                 async for event in events: ...
 
-        Leaving it in any way cancels the run; so does leaving a plain `async for` over it. With answers in place of a
-        prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
-        `RunFinished.pending`. With an `output_type`, `partial_output()` is the part that has arrived.
+        Leaving the block in any way cancels the run, and so does leaving a plain `async for` over the stream. If
+        `prompt` contains answers, the stream runs like `resume`. Pending calls raise no error here: they are in
+        `RunFinished.pending`. With an `output_type`, `partial_output()` returns the part of the value received so far.
 
         Args:
             prompt: A text, parts, or answers to pending calls.

@@ -22,10 +22,10 @@ _MAKING = threading.Lock()
 
 
 class Session(Runnable[Deps]):
-    """A conversation over an agent's servers, tools and model: `agent.session()`. You can open any number at a time.
+    """A conversation that uses an agent's servers, tools and model: `agent.session()`. An agent can have any number.
 
-    A session does one run at a time; sessions do not wait for each other. A session that is not stored ends when your
-    code no longer holds it.
+    A session executes one run at a time; sessions do not wait for each other. A session that is not stored ends when
+    your code no longer refers to it.
     """
 
     __slots__ = ("__weakref__", "_asked", "_runtime")
@@ -38,7 +38,7 @@ class Session(Runnable[Deps]):
     def __repr__(self) -> str:
         return repr(self._runtime)
 
-    # -- its conversation ---------------------------------------------------------------------------------------------
+    # -- Conversation --------------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -52,7 +52,7 @@ class Session(Runnable[Deps]):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far; a valid history but for calls at its end that wait for an answer or are running."""
+        """The conversation so far: a valid history, except for calls at its end that are pending or running."""
         return self._runtime.messages
 
     @property
@@ -72,12 +72,14 @@ class Session(Runnable[Deps]):
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """The offered tools without the virtual ones: pre-discovered ones by name, then others by discovery."""
+        """The offered tools, except `search_tools` and other tools of mcpagent: first the pre-discovered ones by name,
+        then the rest in the order of discovery.
+        """
         return self._runtime.discovered_tools
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that wait for an answer: those without a result in the history, unless they are running."""
+        """The calls that wait for an answer: those in the history without a result, unless they are running."""
         return self._runtime.pending
 
     @property
@@ -87,7 +89,7 @@ class Session(Runnable[Deps]):
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the answer to the run that is under way, waits or was not finished; None for text."""
+        """The JSON Schema of the answer to the active, pending or unfinished run; None for text."""
         return self._runtime.output_schema
 
     @property
@@ -97,56 +99,56 @@ class Session(Runnable[Deps]):
 
     @property
     def is_unfinished(self) -> bool:
-        """True if a question has no answer yet, after an error or the end of a process: `resume()` continues it.
+        """True if a prompt has no answer yet, after an error or the end of a process: `resume()` continues the run.
 
-        False while calls wait for an answer (`pending`), and while a run is under way.
+        False while calls wait for an answer (`pending`), and while a run is active.
         """
         return self._runtime.is_unfinished
 
-    # -- changing it --------------------------------------------------------------------------------------------------
+    # -- Changes -------------------------------------------------------------------------------------------------------
 
     async def compact(self, keep: str = "") -> ConversationCompacted | None:
-        """Let the model summarise the messages before the last question; later requests contain the summary instead.
+        """Let the model summarise the messages before the last prompt; later requests contain the summary instead.
 
         `messages` stays complete. `keep` is the topic that the summary must cover above all. Returns None if there is
-        nothing to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not
-        allow it or ends it, and the errors of `ask`.
+        nothing to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit forbids or
+        ends the compaction, and the errors of `ask`.
         """
         return await self._runtime.compact(keep)
 
     def pin(self, place: int = -1) -> None:
-        """Keep a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
+        """Exempt a message and the results of its calls from summaries.
 
-        `place` is its position in `messages`. Raises `InputError` if it is invalid, `AgentStateError` while the session
-        is answering.
+        `place` is its position in `messages`; -1 is the last prompt. Raises `InputError` if the position is invalid,
+        and `AgentStateError` while the session is answering.
         """
         self._runtime.pin(place)
 
     def rewind(self, length: int) -> None:
-        """Remove all but the first `length` messages, and with them the tools that were discovered since.
+        """Remove all but the first `length` messages, and the tools that were discovered after these.
 
-        Variables of programs are restored. Calls go with their results: a length between the two removes both. Effects
-        of tools outside stay, and the spending stays counted. Raises `InputError` for a length that the conversation
-        does not have, and `AgentStateError` while the session is answering.
+        Variables of programs are restored. A length between a call and its result removes both. Effects outside, and
+        the spending, remain. Raises `InputError` for a length that the conversation does not have, and
+        `AgentStateError` while the session is answering.
         """
         self._runtime.rewind(length)
 
     def snapshot(self) -> LoadedSession:
-        """Return the session as a value for `mcpagent.journal.sessions.exported`; it needs no store."""
+        """Return the session as a value for `mcpagent.journal.sessions.exported`; the agent needs no store for this."""
         return self._runtime.snapshot()
 
     def stop_keeping(self) -> None:
-        """Continue in memory alone; the stored part stays in the store, and other processes can open it."""
+        """Continue in memory only; the stored messages stay in the store, and other processes can open the session."""
         self._runtime.stop_keeping()
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- Internals -----------------------------------------------------------------------------------------------------
 
     def _wait_for_answer(self, given: Callable[[], RunInput]) -> Any:
         return self._runtime._wait_for_answer(given)
 
 
 def session_of(runtime: SessionRuntime[Any]) -> Session[Any]:
-    """Return the `Session` of this runtime: the same object as long as the user's code holds it."""
+    """Return the `Session` of this runtime: the same object as long as user code refers to it."""
     with _MAKING:
         if runtime.shown is not None:
             shown = runtime.shown()

@@ -1,4 +1,4 @@
-"""`SessionRuntime`: the internal part of a `Session`: history, tools, pending calls, the store, the active run."""
+"""`SessionRuntime`: the internal part of a `Session`: history, tools, pending calls, storage and the active run."""
 
 from __future__ import annotations
 
@@ -124,13 +124,13 @@ BUSY = "this session is answering already; await that answer first, or use anoth
 
 
 class SessionRuntime(Runnable[Deps]):
-    """The state of one conversation; `Session` is the part of it that users call.
+    """The state of one conversation; `Session` is the public part of it.
 
-    `deps` and `tool_context` are passed to tool functions, unless a run has others. `limits` are for all runs of the
-    session together. `shown` refers to the `Session`, as long as the user's code holds it.
+    Tool functions receive `deps` and `tool_context`, unless a run has its own. `limits` apply to all runs of the
+    session together. `shown` refers to the `Session` while user code does.
     """
 
-    # A dict of so many would take two kilobytes more for each session.
+    # A `__dict__` with so many attributes would take two more kilobytes per session.
     __slots__ = (
         "__weakref__",
         "_begun",
@@ -221,7 +221,7 @@ class SessionRuntime(Runnable[Deps]):
             spec_from_json(standing.output) if standing.output is not None else None
         )
         self._only_asked_wait = kept is not None
-        """True if open calls without an approval request were not started."""
+        """True if open calls without an approval request have not been started."""
         self._begun: SavedState | None = standing if kept is not None else None
         self._run: AgentRun | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -253,7 +253,7 @@ class SessionRuntime(Runnable[Deps]):
         held = f"{len(self._conversation)} messages, {len(self._tools.known)} tools"
         return f"<Session {safe_line(self.id, 60)}: {held}, {state}>"
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- Runs ----------------------------------------------------------------------------------------------------------
 
     @property
     def _asked(self) -> SessionRuntime[Deps]:
@@ -261,7 +261,7 @@ class SessionRuntime(Runnable[Deps]):
 
     @in_own_loop
     async def answer_to(self, given: Callable[[], RunInput]) -> Any:
-        """Return the answer, as `ask` and `resume` return it."""
+        """Return the answer, as `ask` and `resume` do."""
         asked = await given().with_files()
         await self._left()
         with self._running(asked) as run:
@@ -271,7 +271,7 @@ class SessionRuntime(Runnable[Deps]):
 
     @in_own_loop
     async def result_of(self, given: Callable[[], RunInput]) -> RunResult[Any]:
-        """Return the whole result, as `run` returns it."""
+        """Return the whole result, as `run` does."""
         asked = await given().with_files()
         await self._left()
         earlier = len(self._conversation)
@@ -295,7 +295,7 @@ class SessionRuntime(Runnable[Deps]):
             listener(event)
             owner.emit(event)
 
-        # Entered here, so that the caller gets the error of an unusable prompt.
+        # The run is set up here, so that the caller gets the error for an unusable prompt.
         run = running.enter_context(self._running(asked, listener=listen))
         running.callback(owner.subscribe(listener))
         self._task = asyncio.create_task(
@@ -304,7 +304,7 @@ class SessionRuntime(Runnable[Deps]):
         return self._task, running
 
     def leave(self, task: asyncio.Task[RunFinished]) -> None:
-        """Abandon the run of `begin_task`: the session is idle, and its next run waits for the abandoned one to end."""
+        """Abandon the run of `begin_task`: the session is free, and its next run waits for the abandoned one to end."""
         self._run, self._leaving = None, task
 
     def _wait_for_answer(self, given: Callable[[], RunInput]) -> Any:
@@ -318,18 +318,18 @@ class SessionRuntime(Runnable[Deps]):
     ) -> RunFinished:
         with (
             running
-        ):  # before the task ends, so that listeners of the end find the session free
+        ):  # before the task ends, so that listeners of the end find the session idle
             finished = await converse(run, self._wanted(run, asked))
             self._pending = finished.pending
             return finished
 
     @in_own_loop
     async def compact(self, keep: str = "") -> ConversationCompacted | None:
-        """Let the model summarise the messages before the last question; later requests contain the summary instead.
+        """Let the model summarise the messages before the last prompt; later requests contain the summary instead.
 
         `messages` stays complete. `keep` is the topic that the summary must cover above all. Returns None if there is
-        nothing to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not
-        allow it or ends it, and otherwise as `ask`.
+        nothing to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit forbids or
+        ends the compaction, and the errors of `ask`.
         """
         expect("compact", keep, str, "what to keep, as text", error=InputError)
         await self._left()
@@ -359,10 +359,10 @@ class SessionRuntime(Runnable[Deps]):
                 self._keep_soon()
 
     def pin(self, place: int = -1) -> None:
-        """Keep a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
+        """Exempt a message and the results of its calls from summaries.
 
-        `place` is its position in `messages`. Raises `InputError` if it is invalid, `AgentStateError` while the session
-        is answering.
+        `place` is its position in `messages`; -1 is the last prompt. Raises `InputError` if the position is invalid,
+        and `AgentStateError` while the session is answering.
         """
         self._require_idle()
         expect("pin", place, int, "the position of a message", error=InputError)
@@ -395,7 +395,7 @@ class SessionRuntime(Runnable[Deps]):
         label: str = "",
         listener: Emit | None = None,
     ) -> Iterator[AgentRun]:
-        """Set up the run of an input; count its use however it ends."""
+        """Set up a run for an input; count its usage however the run ends."""
         said, options = asked.said, self._owner.definition.options
         _expect_usable(asked.tool_context, asked.limits)
         self._owner.require_usable()
@@ -416,7 +416,7 @@ class SessionRuntime(Runnable[Deps]):
                 conversation.close_open_calls(NOT_ANSWERED)
             conversation.say(
                 cast("Sequence[Content]", said)
-            )  # `with_files` has read its files
+            )  # `with_files` has already read the files
             self._prompt_text = conversation.messages[-1].text
             self._spent += unfinished.spent
             unfinished = UnfinishedRun(len(conversation) - 1)
@@ -496,7 +496,7 @@ class SessionRuntime(Runnable[Deps]):
             self._account(run, earlier)
 
     def _account(self, run: AgentRun, earlier: int) -> None:
-        """Count the use of a run that began after so many messages, and note if it is unfinished."""
+        """Count the usage of a run that began after `earlier` messages, and note whether it is unfinished."""
         tally, conversation = run.tally, run.conversation
         if conversation is not self._conversation:
             if run.context.thread_id == self.id:  # a new conversation has no cost yet
@@ -505,11 +505,11 @@ class SessionRuntime(Runnable[Deps]):
         if tally.is_over:
             self._spent += tally.so_far
             self._pending = tally.pending
-        else:  # the run that resumes it counts this usage
+        else:  # the run that resumes this one counts the usage
             self._unfinished = UnfinishedRun(run.begins_at, tally.turns, tally.so_far)
             if conversation.open_calls and conversation.place > earlier:
                 self._only_asked_wait = (
-                    True  # the last calls were journaled, not started
+                    True  # the last calls were journaled but not started
                 )
         self._output = self._output if self._is_wanted(run) else None
         if tally.is_over:
@@ -518,7 +518,7 @@ class SessionRuntime(Runnable[Deps]):
         self._run_end = None
 
     def _fail_run(self, run: str, failure: Exception) -> None:
-        """End the run of this ID with this error, also if it is durable."""
+        """Record that the run of this ID ended with this error, also if the run is durable."""
         self._run_end = RunEnded.failed(run, failure)
         self.durable_run = ""
 
@@ -539,7 +539,7 @@ class SessionRuntime(Runnable[Deps]):
         )
 
     def _observed(self, run: AgentRun, *, is_continued: bool) -> AgentRun:
-        """Return the run with the middleware that observes it: the agent's own, or that of the agent that calls it."""
+        """Return the run with the observing middleware: that of this agent, or else that of the calling agent."""
         observe, earlier = (
             self._owner.definition.observe,
             self._trace if is_continued else "",
@@ -557,7 +557,7 @@ class SessionRuntime(Runnable[Deps]):
         )
 
     def _provider_tools(self, model: Model) -> tuple[ProviderTool, ...]:
-        """Return the agent's provider tools, or none if the model's provider runs no tools."""
+        """Return the agent's provider tools; () if the model's provider runs no tools."""
         if runs_provider_tools(model):
             return self._owner.definition.provider_tools
         return ()
@@ -597,7 +597,7 @@ class SessionRuntime(Runnable[Deps]):
         return typed_answer(finished, spec)
 
     def _wanted(self, run: AgentRun, asked: RunInput) -> OutputSpec | None:
-        """Check the answers to calls and return the specification of the output.
+        """Check the answers to calls and return the specification of the output (None: text).
 
         Raises `InputError` for unusable answers.
         """
@@ -610,7 +610,9 @@ class SessionRuntime(Runnable[Deps]):
         if run.answers is None:
             return
         waiting = {call.call_id: call.tool for call in self._waiting()}
-        if self._only_asked_wait:  # others were not begun yet, or can be made again
+        if (
+            self._only_asked_wait
+        ):  # the other calls were not started, or can be repeated
             asked = {call.call_id for call in self._pending} | run.answers.keys()
             waiting = {
                 call_id: tool for call_id, tool in waiting.items() if call_id in asked
@@ -638,9 +640,9 @@ class SessionRuntime(Runnable[Deps]):
             )
 
     def close(self) -> asyncio.Event | None:
-        """End the run in progress, as closing the agent does; return the event that its end sets, if there is a run.
+        """End the active run, because the agent closes; return the event that its end sets, or None without a run.
 
-        Code that waits for its answer gets `AgentStateError`. A run that calls this method itself continues.
+        Code that waits for the answer gets `AgentStateError`. A run that itself calls this method continues.
         """
         asking = current_run()
         is_own = asking is not None and any(
@@ -653,7 +655,7 @@ class SessionRuntime(Runnable[Deps]):
         return self._ended
 
     async def _left(self) -> None:
-        """Wait for the end of an abandoned run, unless called in that run."""
+        """Wait for the end of an abandoned run, unless that run is the caller."""
         while self._is_ending:
             assert self._leaving is not None
             asking = current_run()
@@ -665,7 +667,7 @@ class SessionRuntime(Runnable[Deps]):
 
     @property
     def _is_ending(self) -> bool:
-        """True if an abandoned run has not ended yet. Without its loop it never will, so it counts as ended."""
+        """True if an abandoned run has not ended yet. A run whose event loop is closed counts as ended."""
         task = self._leaving
         return task is not None and not task.done() and not task.get_loop().is_closed()
 
@@ -673,29 +675,29 @@ class SessionRuntime(Runnable[Deps]):
         if self._run is not None:
             raise AgentStateError(BUSY)
 
-    # -- properties ---------------------------------------------------------------------------------------------------
+    # -- Properties ----------------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far; a valid history but for calls at its end that wait for an answer or are running."""
+        """The conversation so far: a valid history, except for calls at its end that are pending or running."""
         return tuple(self._conversation.messages)
 
     @property
     def sent_messages(self) -> tuple[Message, ...]:
-        """The messages that the next request contains, before its prompt.
+        """The messages of the next request before its prompt.
 
-        All messages; after a compaction, a message with the summary and then the messages that remain.
+        These are all messages; after a compaction, a message with the summary and then the later messages.
         """
         return tuple(sent_now(self._conversation).sent)
 
     @property
     def left_out(self) -> OmittedParts:
-        """The part of `messages` that the next request leaves out."""
+        """The part of `messages` that the next request omits."""
         return not_sent(sent_now(self._conversation).messages)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The tokens, cost and time of each answer, in order; only of answers that were made or stored here."""
+        """The tokens, cost and time of each answer, in order; answers of other programs are missing."""
         return tuple(self._conversation.steps)
 
     @property
@@ -713,7 +715,7 @@ class SessionRuntime(Runnable[Deps]):
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that wait for an answer: those that the history has without a result, unless they are running."""
+        """The calls that wait for an answer: those in the history without a result, unless they are running."""
         waiting = self._waiting()
         if self.is_answering or self._only_asked_wait:
             asked = {call.call_id for call in self._pending}
@@ -721,7 +723,7 @@ class SessionRuntime(Runnable[Deps]):
         return tuple(waiting)
 
     def _waiting(self) -> list[PendingCall]:
-        """Return the open calls; calls of programs come from the programs' state."""
+        """Return the calls without a result. Calls that programs make come from the state of the programs."""
         inner: dict[str, PendingCall] = {}
         for asked in self._pending:
             if INNER not in asked.call_id:
@@ -729,21 +731,20 @@ class SessionRuntime(Runnable[Deps]):
             made = waiting_inner(self._tools, self._memory, asked.call_id, self.id)
             if made is not None:
                 inner[asked.call_id] = made
-            elif asked.fingerprint:  # from a replay, which runs no programs
+            elif asked.fingerprint:  # the call is from a replay, which runs no programs
                 inner[asked.call_id] = asked
         return waiting_calls(self._conversation, self._tools, self.id, inner)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema that the answer is to fit of the run that is under way, waits or was not finished; None for
-        words."""
+        """The JSON Schema of the answer to the active, pending or unfinished run; None for text."""
         return self._output.schema if self._output is not None else None
 
     @property
     def is_unfinished(self) -> bool:
-        """True if a question has no answer yet, after an error or the end of a process: `resume()` continues it.
+        """True if a prompt has no answer yet, after an error or the end of a process: `resume()` continues the run.
 
-        False while calls wait for an answer (`pending`), and while a run is in progress.
+        False while calls wait for an answer (`pending`), and while a run is active.
         """
         return (
             not self.is_answering
@@ -758,7 +759,7 @@ class SessionRuntime(Runnable[Deps]):
 
     @property
     def is_kept(self) -> bool:
-        """True if the session writes its messages into the agent's store."""
+        """True if the agent's store saves the messages of this session."""
         return self._keeper is not None and not self._keeper.is_released
 
     @property
@@ -774,7 +775,9 @@ class SessionRuntime(Runnable[Deps]):
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
-        """The offered tools without the virtual ones: pre-discovered ones by name, then others by discovery."""
+        """The offered tools, except `search_tools` and other tools of mcpagent: first the pre-discovered ones by name,
+        then the rest in the order of discovery.
+        """
         tools = self.tools
         return {
             tool.name: tool.definition
@@ -782,13 +785,13 @@ class SessionRuntime(Runnable[Deps]):
             if not tools.is_own(tool)
         }
 
-    # -- beginning, and what changes ----------------------------------------------------------------------------------
+    # -- Beginning and updates -----------------------------------------------------------------------------------------
 
     def begin_anew(self, messages: Sequence[Message] = (), *, system: str = "") -> None:
-        """Forget the conversation and the tools discovered in it; with `messages`, continue after these.
+        """Start a new conversation without discovered tools; with `messages`, continue after these.
 
-        `system` is their own system prompt, added to the agent's instructions. Raises `AgentStateError` while the
-        session is answering; later messages of an abandoned run do not become part of it.
+        `system` is the system prompt of `messages`, which is added to the agent's instructions. Raises
+        `AgentStateError` while the session is answering. Messages that an abandoned run still produces are ignored.
         """
         self._require_idle()
         self.stop_keeping()
@@ -806,11 +809,11 @@ class SessionRuntime(Runnable[Deps]):
             self._keep_in(SessionWriter(self._store, self.id))
 
     def rewind(self, length: int) -> None:
-        """Remove all but the first `length` messages, and with them the tools that were discovered since.
+        """Remove all but the first `length` messages, and the tools that were discovered after these.
 
-        Variables of programs get their values of that time. Calls go with their results: a length between the two takes
-        both back. Side effects of tools remain, and the use stays counted. Raises `InputError` for a length that the
-        conversation does not have, and `AgentStateError` while the session is answering.
+        Variables of programs are restored. A length between a call and its result removes both. Effects outside, and
+        the spending, remain. Raises `InputError` for a length that the conversation does not have, and
+        `AgentStateError` while the session is answering.
         """
         self._require_idle()
         messages = self._conversation.messages
@@ -830,19 +833,20 @@ class SessionRuntime(Runnable[Deps]):
         self._keep_soon()
 
     def stopped_after(self, length: int) -> list[str]:
-        """Return the words of the answers that were stopped after so many messages."""
+        """Return the texts of the answers that were stopped after the first `length` messages."""
         return [one.text for one in self._stopped if one.place == length]
 
     def add_stopped(self, text: str) -> None:
-        """Keep the words of an answer that was stopped: for people, no model receives them."""
+        """Store the text of an answer that the user stopped; it is displayed to the user and never sent to a model."""
         stopped = StoppedAnswer(len(self._conversation), text)
         self._stopped = (*self._stopped, stopped)
         self._keep_soon()
 
     def _go_on(self, length: int | None = None) -> None:
-        """Begin again after so many messages (None: all), as the same conversation.
+        """Begin again after the first `length` messages (None: all), as the same conversation.
 
-        Its beginning stays, unless the tools are now found in another way: thoughts and caches depend on it.
+        The beginning of the conversation stays the same, because reasoning and caches depend on it, unless the model
+        now finds tools by another method.
         """
         before, system = self._tools, self._conversation.system
         kept = self._conversation.first(length)
@@ -851,7 +855,7 @@ class SessionRuntime(Runnable[Deps]):
         self._begin(kept, after=before if len(kept) else None)
         if len(kept) and _how_found(self._tools) == _how_found(before):
             self._conversation.system, self._wants_instructions = system, False
-        if self._is_ending:  # ignore later events of that run
+        if self._is_ending:  # ignore later events of the abandoned run
             self._conversation.close_open_calls()
 
     def _begin(
@@ -860,9 +864,9 @@ class SessionRuntime(Runnable[Deps]):
         after: SessionTools | None = None,
         begun: SavedState | None = None,
     ) -> None:
-        """`after` is the earlier state of the same conversation, `begun` its state in another process.
+        """Begin the conversation. `after` is its earlier state in this process, `begun` its state in another process.
 
-        If this raises, nothing is different.
+        An exception leaves the session unchanged.
         """
         owner, has_begun = self._owner, len(conversation) > 0
         model = owner.model
@@ -906,7 +910,7 @@ class SessionRuntime(Runnable[Deps]):
     def _know_anew(self, begun: SavedState) -> None:
         """Restore the catalog of the session's beginning.
 
-        More tools may exist by now, because servers have connected, or because a `dynamic` toolset asks in each run.
+        More tools may exist by now: servers have connected, or a `dynamic` toolset has returned others.
         """
         tools, listing = self._tools, self._owner.catalogs.listing_of(self._listed)
         if (
@@ -925,13 +929,13 @@ class SessionRuntime(Runnable[Deps]):
                 begun.beginning.wants_instructions,
             )
             self._offered_first = begun.beginning.offered
-        else:  # tools are found in another way now, so the conversation begins with the current tools
+        else:  # the model now finds tools by another method, so the conversation begins with the current tools
             self._held = None
             tools.begin(self._catalog(has_begun=True))
             self._open()
 
     def _know_as_then(self, tools: SessionTools, begun: SavedState) -> None:
-        """Restore the tools that this conversation knew; changes since then are announced before its next request."""
+        """Restore the tools that this conversation knew; later changes are announced before its next request."""
         now, offered, discovery = (
             tools.catalog,
             begun.beginning.offered,
@@ -974,7 +978,7 @@ class SessionRuntime(Runnable[Deps]):
         tools.pinned = tuple(tool.name for tool in offered)
 
     def _open(self) -> None:
-        """Set the session's own tools and the system prompt, by the current tools."""
+        """Set the session's own tools and the system prompt, depending on the current tools."""
         tools, owner, section = self._tools, self._owner, ""
         tools.virtual = ()
         if (code := owner.definition.code_mode) is not None:
@@ -1029,22 +1033,24 @@ class SessionRuntime(Runnable[Deps]):
             )
 
     def _prompt(self, instructions: str) -> str:
-        """Return the system prompt: the agent's instructions, the history's system messages, how to find tools."""
+        """Return the system prompt: the agent's instructions, the history's system messages, and the text about tool
+        search.
+        """
         own = "\n\n".join(text for text in (instructions, self._given_system) if text)
         return system_prompt(own, self._section)
 
     def _catalog(self, has_begun: bool) -> Catalog:
-        """Return the catalog of the listed tools; a session that has begun keeps the tool names that it has."""
+        """Return the catalog of the listed tools; a session that has begun keeps its tool names."""
         self._held = self._owner.catalogs.of(
             self._listed, self._held, goes_on=has_begun
         )
         return self._held
 
     async def _list_again(self, run: AgentRun) -> None:
-        """Brings the tools up to date before a request; the first one waits for instructions that are computed."""
+        """Update the tools before a request. The first request waits for instructions that a function computes."""
         if (
             run.conversation is not self._conversation
-        ):  # another conversation has replaced it
+        ):  # another conversation has replaced this one
             return
         with run.entered():
             self._listed = await self._owner.definition.sources.from_toolsets()
@@ -1069,7 +1075,7 @@ class SessionRuntime(Runnable[Deps]):
         self._has_begun = True
 
     async def _settle(self) -> None:
-        """Wait for connecting servers, within one limit for each question, and update the tools."""
+        """Wait for connecting servers, within one limit per prompt, and update the tools."""
         run, sources = self._run, self._owner.definition.sources
         if run is None:
             await sources.settle(self._owner.emit, 0.0)
@@ -1080,17 +1086,17 @@ class SessionRuntime(Runnable[Deps]):
         self.refresh()
 
     def refresh(self) -> None:
-        """Update the tools from the sources; announce changes to the model in the conversation.
+        """Update the tools from the sources, and announce changes to the model in the conversation.
 
-        Another model begins with the tools that fit it. Changes before the first request are part of the beginning: the
-        system prompt names the current tools.
+        A new model begins with the tools that it supports. Changes before the first request become part of the
+        beginning: the system prompt names the current tools.
         """
         if not self._owner.is_started:
             return
         if self._owner.model is not self._model:
             self._go_on()
         if self._begun is not None:
-            return  # before the first run, a missing server is not a lost one
+            return  # before the first run, a missing server does not count as lost
         catalog, tools = self._catalog(self._has_begun), self._tools
         if catalog is tools.catalog and catalog.listing is tools.listing:
             return
@@ -1106,36 +1112,36 @@ class SessionRuntime(Runnable[Deps]):
         self._warn_of_misfits()
 
     def _remembered(self, programs: Mapping[str, Any]) -> Memory:
-        """Return the stored state of this session's programs."""
+        """Return the stored state of the programs of this session."""
         if self._store is None or self._owner.definition.code_mode is None:
             return Memory.from_json(programs, self.id)
         self._store.read_signing_key()
         return Memory.from_json(programs, self.id, self._store.signing_key)
 
-    # -- keeping it ---------------------------------------------------------------------------------------------------
+    # -- Storage -------------------------------------------------------------------------------------------------------
 
     def _keep_in(self, keeper: SessionWriter) -> None:
         self._keeper = keeper
         weakref.finalize(
             self, keeper.release
-        ).atexit = False  # the process end releases all
+        ).atexit = False  # the end of the process releases all leases
 
     async def _keep(self, conversation: Conversation) -> None:
-        """Write the changes before the next step of the run. Raises `SessionStoreError`."""
+        """Write the changes to the store before the next step of the run. Raises `SessionStoreError`."""
         if self._keeper is not None and conversation is self._conversation:
             await self._keeper.write(
                 conversation, self._standing(self._run), model=self._owner.model.name
             )
 
     def _keep_soon(self) -> None:
-        """Write the differences in the background. The next run reports a write that failed."""
+        """Write the changes to the store in the background. The next run reports a failed write."""
         if self._keeper is not None:
             self._keeper.write_soon(
                 self._conversation, self._standing(None), model=self._owner.model.name
             )
 
     def _standing(self, run: AgentRun | None) -> SavedState:
-        """Return the values that the session continues with, in this run if one is under way."""
+        """Return the values with which the session can continue later; `run` is the active run, or None."""
         listing, spent, pending, unfinished = (
             self._tools.listing,
             self._spent,
@@ -1191,7 +1197,7 @@ class SessionRuntime(Runnable[Deps]):
         )
 
     def snapshot(self) -> LoadedSession:
-        """All of it as a value, as a store keeps it, also without one: for `mcpagent.journal.sessions.exported`."""
+        """Return the session as a value for `mcpagent.journal.sessions.exported`; the agent needs no store for this."""
         self.refresh()
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
         return kept_as(
@@ -1202,9 +1208,9 @@ class SessionRuntime(Runnable[Deps]):
         )
 
     def stop_keeping(self) -> None:
-        """Continue in memory only. The messages so far stay stored, and other processes can open the session."""
+        """Continue in memory only. The stored messages stay, and other processes can open the session."""
         if self._run is None:
-            self._keep_soon()  # changes of a namespace by the program since the last run
+            self._keep_soon()  # the calling program may have changed a namespace since the last run
         if self._shelf is not None:
             self._shelf.is_written = False
         keeper, self._keeper = self._keeper, None
@@ -1212,20 +1218,24 @@ class SessionRuntime(Runnable[Deps]):
             keeper.release()
 
     def release(self) -> None:
-        """Lets other processes have the session until `take_again`."""
+        """Let other processes open the session, until `take_again`."""
         self._keep_soon()
         if self._keeper is not None:
             self._keeper.release()
 
     def take_again(self, updated: float) -> bool:
-        """Lease the released session again, unless another process wrote into it. Return whether it is leased."""
+        """Lease the released session again, unless another process wrote into it. Return whether the lease
+        succeeded.
+        """
         if self._keeper is None or self._keeper.version != updated:
             return False
         self._keeper.keep_again()
         return True
 
     def give_back(self) -> None:
-        """Release the session as closing the agent does. Other processes can open it; this object has ended."""
+        """Release the session because the agent closes. Other processes can open it; this object cannot be used
+        again.
+        """
         self._is_given_back = self._is_given_back or self._keeper is not None
         self.stop_keeping()
 
@@ -1252,7 +1262,7 @@ def _expect_usable(context: object, limits: object = None) -> None:
 
 
 def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
-    """Return the requested tool search, or local search with a warning if the provider does not support it."""
+    """Return the requested tool search; if the provider does not support it, local search, with a warning."""
     if not tools.provider_searches:
         return tools.options
     deferred = [tool.definition for tool in tools.deferred.values()]

@@ -1,4 +1,4 @@
-"""The `mcpagent` command. Importing this loads next to nothing: `main` decides which modules are needed."""
+"""The `mcpagent` command. Importing this package loads almost nothing: `main` decides which modules are needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         _print_and_exit(f"mcpagent {__version__}\n")
     if arguments in (["--help"], ["-h"], ["help"]):
         _print_and_exit(top_level_help())
-    # Loading modules makes much that stays and little that goes: looking for garbage meanwhile is a tenth of the start.
+    # Imported modules create many lasting objects and little garbage: collecting it meanwhile takes a tenth of the
+    # start.
     gc.set_threshold(100_000, 20, 20)
     try:
         from mcpagent.cli.app import run
@@ -36,7 +37,7 @@ def _print_and_exit(text: str) -> None:
     except OSError as error:
         import os
 
-        # Buffered text cannot be written at exit either.
+        # The interpreter cannot write buffered text at exit, either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             sys.exit(f"error: the output cannot be written: {error.strerror}")

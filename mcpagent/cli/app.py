@@ -1,4 +1,4 @@
-"""The command line as a whole: select the command, its help page and exit code, and report its failure."""
+"""The whole command line: select the command, its help page and exit code, and report its failure."""
 
 from __future__ import annotations
 
@@ -170,7 +170,9 @@ def worker(
 
 
 def _require_one_source(options: opt.Options) -> None:
-    """Raise `InputError` for two conversations, and for a replay in a stored one, which could not continue."""
+    """Raise `InputError` for options that name two conversations, or a replay together with a stored conversation,
+    which could not continue.
+    """
     kept = {
         "--session": options.session,
         "--resume": options.resume,
@@ -188,9 +190,9 @@ def _require_one_source(options: opt.Options) -> None:
 
 
 def _naming_the_session(options: opt.Options) -> opt.Options:
-    """Return the options with the session of `--resume`, for runs without a user who can choose.
+    """Return the options with the session of `--resume` as an ID, for runs without a user who can choose.
 
-    Raises `InputError`, after a list on stderr, if several sessions match.
+    Raises `InputError`, after printing a list on stderr, if several sessions match.
     """
     if options.resume is None:
         return options
@@ -206,7 +208,7 @@ def _naming_the_session(options: opt.Options) -> opt.Options:
 
 
 def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
-    """Answer the question, together with the files and the piped text."""
+    """Answer the prompt, together with the files and the piped text."""
     from mcpagent.cli.common.configuration import link_lines
     from mcpagent.cli.oneshot.headless import ask_once
     from mcpagent.cli.oneshot.prompts import joined_prompt, piped_text
@@ -226,7 +228,7 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
 
 
 def _named_files(prompt: str) -> str:
-    """Return the words of a question that name files as in a chat, such as `@notes.txt`; "" if there are none."""
+    """Return the words of a prompt that name files as in a chat, such as `@notes.txt`, or ""."""
     if "@" not in prompt:
         return ""
     from mcpagent.cli.chat.attachments import marks
@@ -267,7 +269,7 @@ app.command()(completion)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; every failure has been reported in one line on stderr."""
+    """Run one command line and return its exit code; failures are already reported in one line on stderr."""
     debug = "--debug" in arguments or os.environ.get("MCPAGENT_DEBUG", "") not in (
         "",
         "0",
@@ -284,7 +286,7 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as error:
         if isinstance(
             error.__context__, BrokenPipeError
-        ):  # typer ends the process itself, with 1
+        ):  # typer ends the process itself, with code 1
             return _end_of_pipe()
         raise
     except Exception as error:  # noqa: BLE001 - the top: nothing may reach the user as a traceback
@@ -306,12 +308,12 @@ def _dispatch(arguments: Sequence[str]) -> int:
     else:
         own = routed
     if "--help" in own or "-h" in own:
-        # The page does not depend on what else was typed, so nothing else is parsed.
+        # The page does not depend on the other arguments, so these are not parsed.
         sys.stdout.write(_help_page(command, routed, whole=whole))
         return ExitCode.OK
     if (
         routed[:1] == ["completion"] and "--" in routed
-    ):  # a shell asks at each press of a key: nothing more is loaded
+    ):  # a shell calls this at each key press, so nothing else is loaded
         from mcpagent.cli.setup.completion import print_candidates
 
         return print_candidates(routed[1:], command)
@@ -329,7 +331,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _help_wanted(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the arguments with `--help` for `--help all` and `--help-all`, and whether either was there."""
+    """Return the arguments with `--help` in place of `--help all` and `--help-all`, and whether one of these
+    appeared.
+    """
     words = list(arguments)
     end = len(words)
     if "--" in words:
@@ -344,7 +348,7 @@ def _help_wanted(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _help_page(command: Any, routed: Sequence[str], *, whole: bool) -> str:
-    """Return the page of the command that the arguments name, or that of the program."""
+    """Return the help page of the command that the arguments name, or that of the program."""
     from mcpagent.cli.help_pages import command_page, every_option
 
     path, named = _named_command(command, routed)
@@ -356,7 +360,7 @@ def _help_page(command: Any, routed: Sequence[str], *, whole: bool) -> str:
 
 
 def _close_own_folders() -> None:
-    """Remove other users' write permission from mcpagent's folders, for folders made with a loose umask."""
+    """Remove other users' write permission from mcpagent's folders, which a loose umask may have granted."""
     from mcpagent.utilities.filesystem.file_changes import close_to_others
     from mcpagent.utilities.filesystem.user_folders import own_folders
 
@@ -366,7 +370,9 @@ def _close_own_folders() -> None:
 
 
 def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
-    """Return the defaults of `config.toml`. Commands about those files run without them, and report errors."""
+    """Return the defaults from `config.toml`. Commands about the settings files run without these defaults, and report
+    errors.
+    """
     from mcpagent.cli.common.settings import (
         default_map,
         misspelt_variables,
@@ -389,7 +395,7 @@ def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
 
 
 def _named_command(command: Any, routed: Sequence[str]) -> tuple[list[str], Any]:
-    """Return the words that name a command or a group, without anything that follows them, and the command."""
+    """Return the leading words that name a command or a group, and the command."""
     path: list[str] = []
     for word in routed:
         if word not in getattr(command, "commands", ()):
@@ -431,7 +437,7 @@ def _grammar(command: Any) -> Grammar:
 
 
 def _alone(group: Any) -> str:
-    """Return the subcommand that a group runs without one: `list`, `show` or `serve`, else `--help`."""
+    """Return the subcommand that a group runs by default: `list`, `show` or `serve`, else `--help`."""
     names = [name for name in ("list", "show", "serve") if name in group.commands]
     return next(
         (
@@ -453,7 +459,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     if debug:
         report_exception(error, debug=True)
     if isinstance(error, McpAgentError | TimeoutError):
-        # An external failure may need a closer look; for a mistake in the input, the line is enough.
+        # An external failure may need its traceback; for a mistake in the input, the line is enough.
         is_mishap = isinstance(error, ModelError | ServerError | TimeoutError)
         report_error(str(error), kept=error if is_mishap and not debug else None)
     elif isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
@@ -519,7 +525,7 @@ def _set_up_logging(*, debug: bool) -> None:
     import logging
 
     everything = logging.getLogger()
-    # They stay after the run, for messages of the ending interpreter; the next run replaces them.
+    # The handlers stay for messages while the interpreter ends; the next run replaces them.
     for handler in [
         item for item in everything.handlers if isinstance(item, RunLog | DebugLog)
     ]:

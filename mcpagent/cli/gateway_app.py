@@ -1,4 +1,4 @@
-"""`mcpagent gateway`: its commands and their options; the implementation is loaded on demand."""
+"""The commands of `mcpagent gateway` and their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The top level's help, one composed screen; typer writes the pages of the commands."""
+"""The help of the top level, one composed screen; typer writes the help pages of the commands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _INDENT = 8
 
 
 def top_level_help() -> str:
-    """Return the screen, on a narrow terminal with its lines broken at spaces."""
+    """Return the top-level help, with its lines broken at spaces on a narrow terminal."""
     if sys.stdout is None or not sys.stdout.isatty():
         return TOP_LEVEL_HELP
     from mcpagent.cli.common.line_wrapping import at_words

@@ -1,4 +1,4 @@
-"""Write the help pages of commands, and suggest a flag for one that does not exist."""
+"""Write the help pages of commands, and suggest a flag for an unknown one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GRANTS = frozenset(
         "--yes",
     }
 )
-"""Flags that permit calls without a question. No suggestion names them."""
+"""Flags that permit calls without a question; they are never suggested."""
 
 _TRIED: Mapping[str, str] = {
     "--system": "system-prompt instructions",
@@ -66,14 +66,14 @@ _SUBCOMMANDS: Mapping[str, str] = {
     "export": "save dump",
     "logs": "log output",
 }
-"""Words that users try, and the commands that they may mean; the first one in the group counts."""
+"""Words that users try, and the commands that they may mean; the first one that the group has counts."""
 
 
 _RESUMES = frozenset(("resume", "continue", "load", "restore"))
 
 
 def unknown_subcommand(word: str, group: Any, path: str) -> str:
-    """Return the message about a word that is no command of a group, with the commands that it may mean."""
+    """Return the message about an unknown word in a group, with the commands that it may mean."""
     known = list(group.commands)
     meant = [
         next(name for name in names.split() if name in known)
@@ -92,7 +92,7 @@ def unknown_subcommand(word: str, group: Any, path: str) -> str:
 def command_page(command: Any, path: str, width: int | None, *, whole: bool) -> str:
     """Return the help page of a command or a group.
 
-    `whole` lists all options. Otherwise the page lists the options that people use most, without variables.
+    `whole` lists all options; otherwise the page lists the most used options, without variables.
     """
     context = command.context_class(
         command, info_name=path, terminal_width=width, **PLAIN["context_settings"]
@@ -170,7 +170,9 @@ def _records(params: Sequence[Any], context: Any) -> list[tuple[str, str]]:
 
 
 def _without_slash(names: str, text: str) -> tuple[str, str]:
-    """Return a row of an option; typer writes " / --no-session" for one that only turns something off."""
+    """Return a row of the option table without " / ", which typer writes before an option that only turns something
+    off.
+    """
     return names.removeprefix(" / "), text
 
 
@@ -187,7 +189,7 @@ def _first_sentence(text: str) -> str:
 
 
 def unknown_flag(flag: str, command: Any, otherwise: str) -> tuple[str, str]:
-    """Return the message about an unknown flag, and its end: a suggestion, or `otherwise`."""
+    """Return the message about an unknown flag, and its ending: a suggestion, or `otherwise`."""
     shown = safe_line(flag, 60)
     options = [item for item in options_in(command) if not item.hidden]
     setting = flag.removeprefix("--").replace("-", "_")
@@ -195,7 +197,7 @@ def unknown_flag(flag: str, command: Any, otherwise: str) -> tuple[str, str]:
         fix = f"write --set {setting}=VALUE, or {setting} = VALUE in config.toml"
         return f"{shown} is a setting", f"; {fix}"
     flags = {name for item in options for name in flags_of(item) if name[:2] == "--"}
-    flags |= {"--version", "--help"}  # typer adds these two
+    flags |= {"--version", "--help"}  # typer adds these two flags
     meant = _ALSO_TYPED.get(flag, "")
     near = [meant]
     if meant.partition(" ")[0] not in flags:

@@ -1,4 +1,4 @@
-"""`mcpagent mcp`: its commands and their options. Each only collects values; its implementation is loaded on demand."""
+"""The commands of `mcpagent mcp` and their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def mcp_add(
 
 
 def _entry_settings(pairs: Sequence[str]) -> dict[str, str]:
-    """Return the fields of an entry that `--set` names. Raises `InputError` for others."""
+    """Return the entry fields of `--set`. Raises `InputError` for unknown names."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
@@ -237,13 +237,13 @@ def mcp_import(
         plain_secrets=plain_secrets,
         agreed=_agreed if not yes else lambda _: True,
     )
-    if dry_run:  # a look that finds nothing has not failed
+    if dry_run:  # a dry run that finds nothing is no failure
         return ExitCode.OK
     return code
 
 
 def _agreed(question: str) -> bool:
-    """Ask on the terminal. Raises `InputError` if there is none."""
+    """Ask on the terminal. Raises `InputError` without a terminal."""
     if not sys.stdin.isatty():
         raise InputError(
             "mcp import asks before it writes, and stdin is no terminal; --yes imports"

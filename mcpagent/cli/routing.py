@@ -1,4 +1,4 @@
-"""Route arguments to a command: `mcpagent`, `mcpagent -p "..."` and `mcpagent "a question"` name none."""
+"""Route arguments to a command: `mcpagent`, `mcpagent -p "..."` and `mcpagent "a question"` name no command."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _TRIED: Mapping[str, str] = {
 ALSO_TYPED: Mapping[str, str] = {
     word: meant for meant, words in _TRIED.items() for word in words.split()
 }
-"""Words that users try, and the commands that do the same."""
+"""Words that users try, and the commands of the same meaning."""
 
 
 ALIKE, MISSPELT = 0.73, 0.85
-"""Minimum similarity (`difflib`) of a word to a command: if it is alone, and if it begins a sentence."""
+"""Minimum similarity (`difflib`) of a word to a command: for a single word, and for the first word of a sentence."""
 
 SENTENCE = 3
-"""Minimum number of further words that make the arguments a question, not a command."""
+"""Minimum number of further words that make the arguments a prompt, not a command."""
 
 
 class UnknownCommandError(Exception):
@@ -52,7 +52,7 @@ class UnknownCommandError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """The commands, all options, and those that take the next word as their value.
+    """The commands, all options, and the options that take the next word as their value.
 
     `groups` are the commands with subcommands, each with its default: a subcommand, or `--help`. `may_be_bare` are the
     options whose value is optional, each with its long name.
@@ -68,8 +68,8 @@ class Grammar:
 def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     """Return the arguments with the command first: options may precede it.
 
-    A text with white space, or any text with -p, is a question. Raises `UnknownCommandError` for another word that is
-    no command, so that a typo is never sent to a model, and for a question that may be the rest of a server's command.
+    A text with white space, or any text with -p, is a prompt. Raises `UnknownCommandError` for another word that is no
+    command, so that a typo is never sent to a model, and for a prompt that may be the rest of a server's command.
     """
     cut = cut_server(arguments, grammar)
     try:
@@ -82,10 +82,10 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
 
 
 def cut_server(arguments: Sequence[str], grammar: Grammar) -> str:
-    """Return an error for `--server NAME=python server.py`, "" if each word after a server belongs to an option.
+    """Return an error for `--server NAME=python server.py`; "" if each word after a server belongs to an option.
 
-    The words up to our next long option may be the rest of the server's command. A command with white space was in
-    quotes, so it is whole.
+    The words up to mcpagent's next long option may be the rest of the server's command. A command that contains white
+    space was quoted, so it is complete.
     """
     for at, word in enumerate(arguments):
         flag, equals, given = word.partition("=")
@@ -118,7 +118,7 @@ def _routed(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     arguments = _with_values(arguments, grammar.may_be_bare)
     first, flags = _read(arguments, grammar.value_options)
     given = list(arguments)
-    # `mcpagent "a question" -p` is a question too, unless the first word is a command.
+    # `mcpagent "a question" -p` is a prompt too, unless the first word is a command.
     is_word = first is not None and not any(char.isspace() for char in given[first])
     if flags & _PRINT or (
         first is not None and not is_word and _PRINT & set(given[first + 1 :])
@@ -144,12 +144,12 @@ def _routed(arguments: Sequence[str], grammar: Grammar) -> list[str]:
         return [
             "chat",
             *given,
-        ]  # a mistyped option, whose value this word may be: the parser reports it
+        ]  # the word may be the value of a mistyped option, which the parser reports
     raise UnknownCommandError(_unknown(word, after, grammar.commands))
 
 
 def _words_of_command(words: Sequence[str], options: Collection[str]) -> list[str]:
-    """Return the first words that can belong to a server's command: up to one of our long options, or a question."""
+    """Return the first words that can belong to a server's command: up to a long option of mcpagent, or a prompt."""
     taken: list[str] = []
     for word in words:
         is_ours = word.startswith("--") and word.partition("=")[0] in options
@@ -160,7 +160,7 @@ def _words_of_command(words: Sequence[str], options: Collection[str]) -> list[st
 
 
 def _with_values(arguments: Sequence[str], may_be_bare: Mapping[str, str]) -> list[str]:
-    """Return `--resume` without a value as `--resume=`."""
+    """Return the arguments with `--resume=` in place of `--resume` without a value."""
     if "--" in arguments:
         end = arguments.index("--")
     else:
@@ -188,7 +188,7 @@ def _in_group(group: str, alone: str, before: list[str], after: list[str]) -> li
 def _read(
     arguments: Sequence[str], value_options: Collection[str]
 ) -> tuple[int | None, set[str]]:
-    """Return the place of the first word that is no option, if there is one, and the options before it."""
+    """Return the position of the first word that is no option (or None), and the options before it."""
     found: set[str] = set()
     place = 0
     while place < len(arguments):

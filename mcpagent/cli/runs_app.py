@@ -1,4 +1,4 @@
-"""`mcpagent runs`: its commands and their options; the implementation is loaded on demand."""
+"""The commands of `mcpagent runs` and their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mcpagent sessions`: its commands and their options; the implementation is loaded on demand."""
+"""The commands of `mcpagent sessions` and their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FORM_OF_SUFFIX: Mapping[str, Form] = {
 
 
 def _form_of(file: Path | None) -> Form:
-    """Return the export format for a file by its suffix; "md" if there is no file.
+    """Return the export format for the suffix of a file; "md" without a file.
 
     Raises `InputError` for a suffix of no export format.
     """

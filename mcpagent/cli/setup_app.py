@@ -1,7 +1,5 @@
 """The options of `mcpagent doctor|config|keys|permissions|trust|cards|completion`; each command imports its code when
 it runs.
-
-The work is loaded when one runs.
 """
 
 from __future__ import annotations

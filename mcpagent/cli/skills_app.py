@@ -1,4 +1,4 @@
-"""`mcpagent skills`: its commands and their options; the implementation is loaded on demand."""
+"""The commands of `mcpagent skills` and their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

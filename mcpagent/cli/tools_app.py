@@ -1,7 +1,4 @@
-"""`mcpagent tools`: its commands and their options.
-
-Each only collects values; its implementation is loaded on demand.
-"""
+"""The commands of `mcpagent tools` and their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mcpagent trace`: show the steps of runs; the implementation is loaded on demand."""
+"""The command `mcpagent trace`, which shows the steps of runs; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Code mode: the model writes Python that calls tools as functions, checked by their types before it runs."""
+"""Code mode: the model writes Python programs that call tools as functions; a type checker checks them before they
+run.
+"""

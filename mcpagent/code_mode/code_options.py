@@ -12,9 +12,10 @@ from mcpagent.utilities.python.argument_checks import expect, expect_fields
 class CodeMode:
     """Offer the model `search_tools` and `run_code`; it calls the found tools in Python programs.
 
-    `seconds`: the computing time of a program; waiting for tools and for people is not counted. `memory_mb`: megabytes
-    of its sandbox. `calls`: tool calls of one program. `output_tokens` (estimated): larger output of a program is
-    offloaded like any large result; 0: never.
+    - `seconds`: the computing time of a program, without waiting for tools and for users.
+    - `memory_mb`: the memory of its sandbox in megabytes.
+    - `calls`: the maximum number of tool calls of one program.
+    - `output_tokens` (estimated): larger output of a program is offloaded like any large result; 0: never.
     """
 
     seconds: float = 10.0
@@ -58,8 +59,8 @@ class CodeMode:
 def search_for_programs(search: ToolSearch | None) -> ToolSearch:
     """Return the tool search of code mode: local, over all tools that are not pinned, without prefetch.
 
-    It loads what it finds with `load="search"`, which is the default of small models. A direct call of a known tool
-    runs, since small models write such calls instead of programs.
+    With `load="search"`, the default for small models, a search also loads the tools that it finds. A direct call of a
+    known tool is executed, since small models write such calls instead of programs.
     """
     wanted = search or ToolSearch()
     ours = replace(

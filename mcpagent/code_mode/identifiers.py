@@ -1,4 +1,6 @@
-"""Convert names of servers, tools and arguments to Python identifiers: valid, unique, and fixed for a conversation."""
+"""Convert names of servers, tools and arguments to Python identifiers: valid, unique, and constant in a
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from mcpagent.values.tools import Tool
 MAX_IDENTIFIER = 60
 
 OWN_FUNCTIONS = "functions"
-"""The module of tools without a source ID."""
+"""The module for tools without a source ID."""
 
 TYPE_WORDS = frozenset(
     {
@@ -32,33 +34,34 @@ TYPE_WORDS = frozenset(
         "str",
     }
 )
-"""Names that stubs use: no function and no field may have them."""
+"""Names that stubs use; no function and no field may have these names."""
 
 BUILTINS = TYPE_WORDS | frozenset(
     "abs all any ascii asyncio bin bytes call callable chr dir divmod enumerate eval exec filter format getattr "  # noqa: SIM905
     "globals hasattr hash help hex id input isinstance iter json len locals map max min next object open ord pow "
     "print range repr reversed round set setattr show slice sorted sum super tools tuple type vars zip".split()
 )
-"""Built-in names that a program needs: an imported function gets another name."""
+"""Built-in names that a program needs; an imported function of this name is renamed."""
 
 MODULES = sys.stdlib_module_names | frozenset(
     "_typeshed aifc annotationlib asynchat asyncore audioop cgi cgitb chunk compression crypt distutils imghdr imp "  # noqa: SIM905
     "lib2to3 mailcap mcpagent_calls mypy_extensions nis nntplib ossaudiodev pipes smtpd sndhdr spwd sunau telnetlib "
     "tools ty_extensions typing_extensions uu xdrlib".split()
 )
-"""Modules that a type checker knows in any Python version: those of the standard library, past and present."""
+"""Module names that a type checker knows in some Python version: the standard library's, past and present."""
 
 _ILLEGAL = re.compile(r"[^0-9A-Za-z_]+")
 
 
 def identifier(name: str) -> str:
-    """Return an identifier like this name: ASCII only, no keyword, not private, at most 60 characters.
+    """Return an identifier similar to the name: ASCII, no keyword, not private, at most 60 characters.
 
-    Names without any usable character become `tool`; two names may have the same identifier (`identifiers`).
+    A name without usable characters becomes `tool`. Two names may have the same identifier; `identifiers` makes them
+    unique.
     """
     legal = _ILLEGAL.sub("_", name[: 8 * MAX_IDENTIFIER]).strip("_")[:MAX_IDENTIFIER]
     if name.endswith("_") and name == f"{legal}_":
-        legal = name  # `class_` and the like are written so on purpose
+        legal = name  # names such as `class_` end in an underscore on purpose
     if not legal:
         legal = "tool"
     if legal[0].isdigit():
@@ -74,10 +77,10 @@ def identifiers(
     reserved: frozenset[str] = frozenset(),
     taken: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return a unique identifier for each name, independent of their order.
+    """Return a unique identifier for each name, independent of the order of the names.
 
-    Of names that clash, all but an exact one get a hash. `given` ones stay, no new one is among those `taken`; what
-    would be a `reserved` word ends in `_`.
+    If names clash, all but an exactly matching one get a hash. `given` identifiers stay, and new ones are never in
+    `taken`; a `reserved` word gets a final `_`.
     """
     given = given or {}
     wanted = dict.fromkeys(names)
@@ -127,7 +130,9 @@ class ImportPlace:
 
 
 def _of(source: str | None) -> str:
-    """Return a key for the source; a marker keeps it apart from mcpagent's own module of the same name."""
+    """Return a key for the source; tools without a source get a marker, so that no source of that name has the same
+    key.
+    """
     if source is None:
         return f"\0{OWN_FUNCTIONS}"
     return source
@@ -135,7 +140,9 @@ def _of(source: str | None) -> str:
 
 @dataclass(slots=True)
 class Places:
-    """The place of each tool of a conversation: its offered name, in its source's module. A place never changes."""
+    """The import paths of the tools of a conversation: the offered name, in the module of the source. A path never
+    changes.
+    """
 
     by_key: dict[ToolKey, ImportPlace] = field(
         default_factory=dict[ToolKey, ImportPlace]
@@ -147,11 +154,11 @@ class Places:
     _added: object = None
 
     def functions_in(self, module: str) -> frozenset[str]:
-        """Return the names of all functions of a module."""
+        """Return the names of all functions in a module."""
         return self._functions.get(module, frozenset())
 
     def give(self, key: ToolKey, place: ImportPlace) -> None:
-        """Set the place that this tool had in another process, before it gets one here."""
+        """Set the import path that this tool had in another process, before it gets one in this process."""
         self.by_key[key] = place
         self._modules[_of(key.source)] = place.module
         self._functions[place.module] = self.functions_in(place.module) | {
@@ -159,13 +166,13 @@ class Places:
         }
 
     def add_known(self, known: Mapping[str, Tool]) -> None:
-        """`add` for all tools of a conversation; nothing if they are the very same ones as the last time."""
+        """Call `add` for all tools of a conversation, unless they are the same object as in the last call."""
         if known is not self._added:
             self.add(tool.definition for tool in known.values())
             self._added = known
 
     def add(self, tools: Iterable[ToolDefinition]) -> None:
-        """Assign a place to each tool without a place."""
+        """Assign an import path to each tool without one."""
         new: dict[str, dict[ToolKey, str]] = {}
         for tool in tools:
             key = tool.key

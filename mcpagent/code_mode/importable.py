@@ -21,7 +21,7 @@ _MANY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A tool as a program calls it."""
+    """A tool as a function of programs."""
 
     path: str
     tool: Tool
@@ -29,11 +29,11 @@ class Function:
 
 
 Modules = Mapping[str, Mapping[str, Function]]
-"""Tools by module, and by their name in the module."""
+"""Functions by module, and by their name in the module."""
 
 
 def is_wrapped(output_schema: Mapping[str, Any] | None) -> bool:
-    """Return whether a server wrapped its result in `{"result": ...}`, since structured content must be an object.
+    """Return whether a server wrapped its result in `{"result": ...}`, because structured content must be an object.
 
     FastMCP marks such a schema with `x-fastmcp-wrap-result`.
     """
@@ -41,13 +41,13 @@ def is_wrapped(output_schema: Mapping[str, Any] | None) -> bool:
 
 
 def known_places(session: SessionTools, places: Places) -> Places:
-    """Return the places of all known tools."""
+    """Return the import paths of all known tools."""
     places.add_known(session.known)
     return places
 
 
 async def find_places(session: SessionTools, places: Places) -> None:
-    """Assign an import path to all known tools, in a worker thread if there are many."""
+    """Assign an import path to all known tools; in a worker thread if there are many."""
     await beside_loop(
         lambda: places.add_known(session.known), is_much=len(session.known) > _MANY
     )
@@ -56,7 +56,7 @@ async def find_places(session: SessionTools, places: Places) -> None:
 def functions_of(
     session: SessionTools, places: Places, names: Iterable[str]
 ) -> dict[str, dict[str, Function]]:
-    """Return the tools of these offered names as functions, without tools that are gone."""
+    """Return the tools of these offered names as functions; tools that no longer exist are omitted."""
     known_places(session, places)
     taken: dict[str, set[str]] = {}
     found: dict[str, dict[str, Function]] = {}
@@ -82,7 +82,7 @@ def functions_of(
 
 
 def importable(session: SessionTools) -> list[str]:
-    """Return the offered names of functions that are pinned, were discovered, or shown by a search, in order."""
+    """Return the offered names of the functions that are pinned, discovered, or were shown by a search, in order."""
     discovery = session.conversation.discovery
     names = dict.fromkeys(
         (*session.pinned, *discovery.discovered, *sorted(discovery.shown))
@@ -99,7 +99,7 @@ def importable(session: SessionTools) -> list[str]:
 def shown_functions(
     session: SessionTools, names: Iterable[str]
 ) -> tuple[ToolsShown, ...]:
-    """Return the message part that records which functions the model has seen: it may import them from now on."""
+    """Return the message part that records functions as shown to the model, which may import them from now on."""
     known = tuple(name for name in names if name in session.known)
     if not known:
         return ()
@@ -140,7 +140,7 @@ def _stub(tool: Tool, function: str) -> Stub:
 
 @dataclass(frozen=True, slots=True)
 class _StubKey:
-    """A tool by its identity, not by its value: schemas have no hash."""
+    """A cache key that compares tools by identity, because schemas cannot be hashed."""
 
     tool: Tool
     function: str
@@ -164,7 +164,9 @@ def _cached_stub(same: _StubKey) -> Stub:
 
 
 def result_schema(tool: Tool) -> Mapping[str, Any] | None:
-    """Return the schema of the values that programs get: the server's, or that of a function's return annotation."""
+    """Return the schema of the values that programs receive: the server's, or that of a function's return annotation;
+    or None.
+    """
     schema = tool.output_schema
     if schema is None:
         return _annotated(tool.returns)
@@ -180,7 +182,7 @@ def result_schema(tool: Tool) -> Mapping[str, Any] | None:
 
 
 def _annotated(returns: object) -> Mapping[str, Any] | None:
-    """Return the JSON Schema of an annotation, or None without an annotation that JSON Schema can describe."""
+    """Return the JSON Schema of a return annotation; None without an annotation that JSON Schema can describe."""
     if returns is None or returns is Any:
         return None
     origin = get_origin(returns)

@@ -1,7 +1,7 @@
 """Store the state of a conversation's programs: variables, finished programs, and a suspended program.
 
-The state is signed for its session, since the interpreter trusts its own bytecode. The key comes from the environment
-(`MCPAGENT_SIGNING_KEY`), from the store that all workers share, or from this user's folder.
+The state is signed for its session, because the interpreter trusts its own bytecode. The key comes from the environment
+(`MCPAGENT_SIGNING_KEY`), from the store that all workers share, or from the user's folder.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from mcpagent.utilities.text.secrets import may_hold_secrets, without_secrets
 from mcpagent.values.messages import ToolCall, ToolErrorKind, ToolKey
 
 MAX_CONTEXT = 100_000
-"""Characters of earlier programs that the type checker gets."""
+"""Maximum number of characters of earlier programs that the type checker receives."""
 
 MAX_KEPT = 8_000_000
-"""Bytes of variables, or of a suspended program, that a session stores."""
+"""Maximum number of bytes of variables, or of a suspended program, that a session stores."""
 
 _KEY_BYTES = 32
 
 _FORM = 3
-"""Version of the stored state: it is readable only if the sandbox starts with the same prelude (`prelude.py`)."""
+"""Version of the stored state, which is readable only in a sandbox with the same prelude (`prelude.py`)."""
 
 _MAX_READ = 20_000
 _LARGE = 100_000
 
 _PIECE, _OVERLAP = 400_000, 20_000
-"""Bytes that are searched for secrets at once; other threads wait during that time."""
+"""Number of bytes searched for secrets at once (other threads wait meanwhile), and the overlap of two pieces."""
 
 _BEHIND_LENGTH = re.compile(r"(x.|y..)([\w.-]{16,})", re.ASCII | re.DOTALL)
-"""A word whose length prefix may look like a part of the word (RFC 8949, 3)."""
+"""A word after a length prefix (RFC 8949, 3), which may look like a part of the word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Underway:
     """A program that waits for calls.
 
-    `call_id` is the call that runs it, at this `place` of the conversation, since models may use an ID twice;
-    `snapshot` is the dumped sandbox.
+    The call `call_id` runs the program; `place` is that call's position in the conversation, since models may use an ID
+    twice. `snapshot` is the dumped sandbox.
     """
 
     call_id: str
@@ -71,7 +71,7 @@ class Underway:
 
 @dataclass(frozen=True, slots=True)
 class EndedProgram:
-    """The result of the last program and the call that ran it: its variables are stored before its result is."""
+    """The result of the last program, with the call that ran it. Its variables are stored before this result."""
 
     call_id: str
     place: int
@@ -81,7 +81,7 @@ class EndedProgram:
 
 @dataclass(frozen=True, slots=True)
 class ProgramVariables:
-    """The variables after the last program at a place of the conversation, as `Memory` has them."""
+    """The variables after the last program at a position of the conversation; the fields are as in `Memory`."""
 
     place: int = 0
     state: bytes = b""
@@ -91,19 +91,19 @@ class ProgramVariables:
 
     @property
     def size(self) -> int:
-        """Bytes of the state, and characters of the programs that led to it."""
+        """The bytes of the state, and the characters of the programs that led to it."""
         return len(self.state) + sum(map(len, self.context))
 
 
 _Part: TypeAlias = "tuple[tuple[object, ...], Mapping[str, Any] | None]"
-"""The values that a part was made of, and the part in its stored form."""
+"""The values from which a part was made, and the part in its stored form."""
 
 StoreKey: TypeAlias = Callable[[], bytes | None]
-"""Callback that returns the key that all workers of a store share, or None."""
+"""Callback that returns the signing key that all workers of a store share, or None."""
 
 
 def no_store_key() -> bytes | None:
-    """For a session without a store that has a key."""
+    """Return None, for a session without a store that has a key."""
     return None
 
 
@@ -115,15 +115,16 @@ def _no_parts() -> dict[str, _Part]:
 class Memory:
     """The program memory of a conversation.
 
-    `state` holds the variables as the sandbox dumps them, `context` the code that ran.
+    `state` contains the variables as the sandbox dumps them, `context` the code that ran.
     """
 
     state: bytes = b""
     context: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     earlier: tuple[ProgramVariables, ...] = ()
-    """The variables after each program, for a rewind, including the last program. The oldest become `lost` after a
-    while."""
+    """The variables after each program, including the last, for rewinding. The oldest are eventually removed and marked
+    as `lost`.
+    """
     imported: Mapping[ToolKey, ImportPlace] = field(
         default_factory=dict[ToolKey, ImportPlace]
     )
@@ -131,16 +132,17 @@ class Memory:
     ended: EndedProgram | None = None
     places: Places = field(default_factory=Places)
     lost: str = ""
-    """The notice for the next program: variables are gone, and the reason."""
+    """A notice in the next program's result that variables are lost, with the reason; or ""."""
     store_key: StoreKey = no_store_key
     shapes: dict[ToolKey, str] = field(default_factory=dict[ToolKey, str])
-    """The shape of the last result of each tool; its keys are content of this conversation, so no other one may use
-    it."""
+    """The shape of the last result of each tool. Its keys come from this conversation's content, so no other
+    conversation may use it.
+    """
     _kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
     _parts: dict[str, _Part] = field(default_factory=_no_parts)
 
     def remember(self, source: str) -> None:
-        """Add the source of a program that ran, or of a part of one.
+        """Add the source of a finished program, or of a part of one.
 
         Above `MAX_CONTEXT` characters, the oldest sources are reduced to imports and the names of variables.
         """
@@ -158,12 +160,14 @@ class Memory:
         return len(source) + sum(map(len, self.context)) > MAX_CONTEXT
 
     def imports(self, functions: Mapping[ToolKey, ImportPlace]) -> None:
-        """Functions that programs have by name: in another process too these mean the same tools."""
+        """Record functions that programs have imported, so that these names mean the same tools in another process."""
         if not functions.items() <= self.imported.items():
             self.imported = {**self.imported, **functions}
 
     def variables(self) -> list[str]:
-        """The names of variables, the last assigned first; for many programs, those of the last run first."""
+        """Return the names of variables, the last assigned first; after many programs, only names of recent
+        programs.
+        """
         found: dict[str, None] = {}
         room = _MAX_READ
         for source in reversed(self.context):
@@ -174,7 +178,7 @@ class Memory:
         return list(found)
 
     def mark(self, place: int) -> None:
-        """Save the current variables for a rewind to after this position."""
+        """Save the current variables, to be restored by a rewind to a position after `place`."""
         now = ProgramVariables(place, self.state, self.context, self.modules)
         marked = [now]
         room = MAX_KEPT - now.size
@@ -188,10 +192,10 @@ class Memory:
         self.earlier = tuple(reversed(marked))
 
     def rewind(self, length: int, calls: Sequence[ToolCall], place: int) -> None:
-        """Restore the variables of the state after so many messages.
+        """Restore the variables as of the first `length` messages.
 
-        A program in progress, or the last ended one, stays only if one of these calls at this place runs it: another
-        call there may have the ID of a rewound one.
+        A suspended program, or the last ended one, stays only if one of `calls` at position `place` runs it: a later
+        call may have the ID of a rewound one.
         """
         left = tuple(one for one in self.earlier if one.place < length)
         if left != self.earlier:
@@ -219,21 +223,21 @@ class Memory:
             self.ended = None
 
     def take(self, other: Memory) -> None:
-        """Copy the state of the other memory, but keep this one's secrets."""
+        """Copy the state of another memory, except its source of the signing key."""
         for one in fields(self):
             if one.name != "store_key":
                 setattr(self, one.name, getattr(other, one.name))
 
     @property
     def is_large(self) -> bool:
-        """True if `to_json` takes long when something has changed."""
+        """True if `to_json` takes long after a change."""
         states = [one.state for one in self.earlier[-2:]] or [self.state]
         return sum(map(len, states)) > _LARGE
 
     def to_json(self, session: str) -> Mapping[str, Any]:
-        """Return the memory as JSON data for a store; the same object while nothing has changed.
+        """Return the memory as JSON data for a store; the same object until something changes.
 
-        Return an empty mapping if nothing can be stored.
+        Returns {} if nothing can be stored.
         """
         key = _signing_key(self.store_key)
         if key is None or (
@@ -260,7 +264,7 @@ class Memory:
             ),
             "ended": self._part("ended", key, session, (self.ended,), self._ended),
         }
-        for one in self.earlier[:-1]:  # the last are the variables themselves
+        for one in self.earlier[:-1]:  # the last element is the current variables
             if not one.lost:
                 name = _marked(one.place)
                 made[name] = self._part(
@@ -284,7 +288,7 @@ class Memory:
         stands_on: tuple[object, ...],
         written: Callable[[], Mapping[str, Any] | None],
     ) -> Mapping[str, Any] | None:
-        """Return a signed part; the same object while all the values that it depends on are the same objects."""
+        """Return a signed part; the same object as long as all values in `stands_on` are the same objects."""
         known, signed = self._parts.get(name, ((), None))
         now = (*stands_on, session, key)
         if len(known) != len(now) or any(
@@ -308,7 +312,7 @@ class Memory:
         }
 
     def _held(self, one: ProgramVariables) -> Mapping[str, Any]:
-        """Return the variables as JSON data, or why a store may not have them."""
+        """Return the variables as JSON data, or the reason why a store may not have them."""
         if len(one.state) > MAX_KEPT:
             return {"modules": one.modules, "lost": _TOO_LARGE}
         if self._has_secret(one.state, *one.context):
@@ -320,7 +324,9 @@ class Memory:
         }
 
     def prepared(self, underway: Underway, session: str) -> _Part | None:
-        """Return the part that a store keeps of this program; it takes long if there are many calls or variables."""
+        """Return the stored form of this suspended program, or None without a key. This takes long with many calls or
+        variables.
+        """
         key = _signing_key(self.store_key)
         if key is None:
             return None
@@ -330,7 +336,7 @@ class Memory:
         ) if part is not None else None
 
     def leave(self, underway: Underway, part: _Part | None) -> None:
-        """Save the current state of the program; `part` is the result of `prepared`, if that was called."""
+        """Save the current state of the suspended program; `part` is the result of `prepared`, or None."""
         self.underway = underway
         if part is not None:
             self._parts["underway"] = part
@@ -355,7 +361,7 @@ class Memory:
     def _has_secret(self, data: bytes, *texts: str) -> bool:
         """Return whether one of the texts or the interpreter's dump contains a secret.
 
-        The dump holds each text verbatim, after its length.
+        The dump contains each text verbatim, after its length.
         """
         if any(without_secrets(text) != text for text in texts):
             return True
@@ -375,10 +381,10 @@ class Memory:
     def from_json(
         cls, data: Mapping[str, Any], session: str, store_key: StoreKey = no_store_key
     ) -> Memory:
-        """Restore the memory from the data that `to_json` returned for this very session.
+        """Restore the memory from data that `to_json` returned for the same session.
 
-        Ignore data that this program did not sign, and data that a store redacted. If the variables are lost that way,
-        the next program's result states it.
+        Data without this program's signature, and data that a store redacted, are ignored. If the variables are lost
+        this way, the next program's result reports it.
         """
         if not data:
             return cls(store_key=store_key)
@@ -413,7 +419,7 @@ class Memory:
         variables: Mapping[str, Any],
         read: Callable[[int], dict[str, Any] | None],
     ) -> None:
-        """Restore the variables, those of earlier programs by their place, and the imports."""
+        """Restore the current variables, the variables after earlier programs, and the imports."""
         now = _variables_of(variables)
         self.state, self.context = now.state, now.context
         self.modules, self.lost = now.modules, now.lost
@@ -431,7 +437,7 @@ class Memory:
 def _read_marked(
     key: bytes | None, session: str, data: Mapping[str, Any], place: int
 ) -> dict[str, Any] | None:
-    """Return the signed variables of an earlier program; None if they are missing or changed."""
+    """Return the signed variables after an earlier program; None if they are missing or changed."""
     name = _marked(place)
     return _read_signed(key, session, name, data.get(name))
 
@@ -478,7 +484,7 @@ def _signed(
 def _read_signed(
     key: bytes | None, session: str, name: str, data: object
 ) -> dict[str, Any] | None:
-    """Return the data that was signed for this session under this name; None for anything else."""
+    """Return the data that was signed for this session under this name; None for other data."""
     text = data.get("held") if isinstance(data, dict) else None
     if key is None or not isinstance(data, dict) or not isinstance(text, str):
         return None
@@ -498,7 +504,7 @@ def _signature(key: bytes, session: str, name: str, text: str) -> str:
 
 @cache
 def interpreter_version() -> str:
-    """Return the version of the interpreter: another one does not load its bytes."""
+    """Return the interpreter's version: another version cannot load its bytes."""
     from importlib.metadata import PackageNotFoundError, version
 
     with suppress(PackageNotFoundError):
@@ -507,7 +513,7 @@ def interpreter_version() -> str:
 
 
 def _signing_key(store_key: StoreKey) -> bytes | None:
-    """Return the key of the environment, else of the store, else of this user, or None."""
+    """Return the signing key of the environment, else of the store, else of this user; or None."""
     told = os.environ.get("MCPAGENT_SIGNING_KEY", "")
     if told:
         return hashlib.sha256(told.encode(errors="surrogateescape")).digest()
@@ -515,7 +521,7 @@ def _signing_key(store_key: StoreKey) -> bytes | None:
 
 
 def _own_key() -> bytes | None:
-    """Return this user's key, created at its first use, or None if it cannot be stored."""
+    """Return this user's key, which the first use creates; None if it cannot be stored."""
     return _key_at(state_folder(os.environ) / "code-mode.key")
 
 

@@ -1,7 +1,7 @@
-"""Define the code that a sandbox runs before a program: how it calls tools, and how mcpagent reads its values.
+"""Define the code that a sandbox runs before a program: the functions that call tools, and those that read values.
 
-This code is not trusted, since a program can replace each of its names. A program does not do so by accident: the names
-are unusual, and each function holds the objects that it needs.
+This code is not trusted, since a program can replace each of its names. It cannot happen by accident: the names are
+unusual, and each function holds references to the objects that it needs.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from mcpagent.code_mode.python_table import CALL_ERRORS, own_builtins
 
 CALLS = "mcpagent_calls"
 LAST = "_mcpagent_last"
-"""The value of the last expression, in the sandbox."""
+"""Sandbox variable with the value of the last expression."""
 
 STATEMENT = "_mcpagent_statement"
-"""The number of the running top-level statement, in the sandbox."""
+"""Sandbox variable with the number of the running top-level statement."""
 
 MODULE, FUNCTION = "_mcpagent_module", "_mcpagent_function"
 HAS, BRIEF, SHOWN = "_mcpagent_has", "_mcpagent_brief", "_mcpagent_shown"
 IMAGES, NEVER = "_mcpagent_images", "_mcpagent_never"
 ITERATOR, BOUND, DELETE = "_mcpagent_iterator", "_mcpagent_bound", "_mcpagent_delete"
 TRACKED, YIELDED, CAST = "_mcpagent_tracked", "_mcpagent_yielded", "_mcpagent_cast"
-"""Names of the code that `rewriting.py` inserts: what each does is below."""
+"""Names used in the code that `rewriting.py` inserts; their definitions are below."""
 
 _HELPERS = f"""
 from {CALLS} import call as _mcpagent_call

@@ -1,4 +1,4 @@
-"""Write the text that the model receives about a program: type errors, output, and failures."""
+"""Write the text about a program for the model: type errors, output, and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from mcpagent.values.tools import ToolChange, ToolOutput
 
 MAX_PROBLEMS, MAX_LINES, MAX_BRIEF, MAX_NAMES = 8, 20, 200, 6
 MAX_IMAGES, MAX_IMAGE_CHARACTERS = 10, 8_000_000
-"""Images that one program may show, and characters of base64 of all."""
+"""Maximum number of images that one program may show, and of their base64 characters in total."""
 
 _LONG_OUTPUT = 20_000
 
@@ -51,7 +51,7 @@ NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to s
 def refused(job: Job, modules: Modules, problems: Sequence[Problem]) -> ToolOutput:
     """Return the certain problems of a program, and the signatures of imported functions that no search had shown.
 
-    An imported tool that programs may not call is loaded, so that the model can call it.
+    If an imported tool cannot be called by programs, it is loaded, so that the model can call it directly.
     """
     session = job.session
     told = ["The program was not run, and made no call:"]
@@ -95,7 +95,9 @@ def _has_unknown_import(
     known: Sequence[Modules],
     there: Collection[tuple[str, str]],
 ) -> bool:
-    """Return whether a program imports a module or name that no known function, class or tool `there` has."""
+    """Return whether a program imports a module or name that is not among the known functions and classes, nor in
+    `there`.
+    """
     modules = {module for one in known for module in one}
     modules.update(module for module, _ in there)
     for one in program.imports:
@@ -125,7 +127,9 @@ def _problem_lines(program: Program, problems: Sequence[Problem]) -> list[str]:
 
 
 def _words_of(problem: Problem, source: str) -> str:
-    """Return the checker's words; of a name or module that programs lack, the ones that they have."""
+    """Return the checker's message; for a name or module that programs lack, a message with the existing
+    alternatives.
+    """
     name = source[problem.column - 1 : problem.end_column - 1].strip()
     if problem.rule == "unresolved-reference" and name in vars(builtins):
         return f"{name} is not available here. {_INSTEAD.get(name, '')}".strip()
@@ -161,7 +165,9 @@ def _has(name: str, *modules: Any) -> bool:
 
 
 def _not_shown(job: Job, modules: Modules) -> dict[str, tuple[str, str]]:
-    """Return module and function of correctly imported tools that the program could not import, by offered name."""
+    """Return module and function, by offered name, of tools that are imported by their right path but were not
+    importable.
+    """
     places = known_places(job.session, job.memory.places).by_key
     wanted = {(one.module, one.name) for one in job.program.imports if one.name}
     for module, functions in modules.items():
@@ -179,8 +185,8 @@ async def finished(
 ) -> ToolOutput:
     """Return the output of an ended program: its printed text, then its last value or its error.
 
-    The memory keeps the program's variables for the next program. If the program waits for answers to calls, return
-    these calls as pending.
+    The program's variables are stored in the memory for the next program. If the program waits for answers to calls,
+    these calls are returned as pending.
     """
     if isinstance(step, tuple):
         return ToolOutput((), pending=step)
@@ -220,7 +226,7 @@ async def finished(
 
 
 async def _last_value(job: Job) -> str:
-    """Return the value of the program's last expression as text, or "" without a value."""
+    """Return the value of the program's last expression as text, or ""."""
     if not job.program.has_value:
         return ""
     value = await job.sandbox.value_of(
@@ -232,7 +238,7 @@ async def _last_value(job: Job) -> str:
 
 
 async def _failed_parts(job: Job, failed: Failed) -> tuple[list[str], str]:
-    """Return the lines about an exception, and source code with the effects of the program until then."""
+    """Return the lines about an exception, and source code that stands for the effects of the program until then."""
     begun = await job.sandbox.value_of(STATEMENT)
     number = None
     if type(begun) is int and 0 <= begun < len(job.program.tree.body):
@@ -247,7 +253,9 @@ async def _failed_parts(job: Job, failed: Failed) -> tuple[list[str], str]:
 
 
 async def _remember(job: Job, state: bytes, ran: str) -> None:
-    """Store the variables, and what the next program may refer to: source code with the effects of this one."""
+    """Store the variables, and the source that the next program may refer to, which describes the effects of this
+    one.
+    """
     memory, program = job.memory, job.program
     memory.state = state
     ran = f"{job.known_before}{ran}"
@@ -260,7 +268,7 @@ async def _remember(job: Job, state: bytes, ran: str) -> None:
 
 
 async def _store_end(job: Job, text: str, error: ToolErrorKind | None) -> None:
-    """Write the program's output to the session's store, if there is one."""
+    """Write the program's output to the session's store, if the session is stored."""
     if not job.is_kept:
         return
     run = job.run
@@ -268,12 +276,14 @@ async def _store_end(job: Job, text: str, error: ToolErrorKind | None) -> None:
         run.context.call_id, run.conversation.place, text, error
     )
     await job.make_ready()
-    with suppress(SessionStoreError):  # the next write ends the run for it
+    with suppress(
+        SessionStoreError
+    ):  # the next write raises the error and ends the run
         await run.keep()
 
 
 async def _trouble_lines(job: Job, step: Ended | Failed) -> list[str]:
-    """Return the line of calls without a usable result, and that of coroutines that were never awaited."""
+    """Return lines about calls without a usable result, and about coroutines that were never awaited."""
     lines = list[str]()
     by_kind: dict[str, Counter[str]] = {}
     for kind, path in job.troubles:
@@ -298,7 +308,7 @@ async def _trouble_lines(job: Job, step: Ended | Failed) -> list[str]:
 
 
 async def _shown_images(job: Job) -> tuple[list[Image], str]:
-    """Return the images that the program showed, up to a number and size, and a line that counts them."""
+    """Return the images that the program showed, within the limits, and a line that counts them."""
     found = await job.sandbox.value_of(
         f"{IMAGES}({MAX_IMAGES}, {MAX_IMAGE_CHARACTERS})"
     )
@@ -318,7 +328,7 @@ async def _shown_images(job: Job) -> tuple[list[Image], str]:
 
 
 def _image(one: Any) -> Image | None:
-    """Return an image of a program; None if its bytes are no image of a known kind."""
+    """Return an image of a program; None unless the bytes are an image of a known kind."""
     match one:
         case [str(kind), str(data)] if re.fullmatch(r"image/[a-z0-9.+-]{1,40}", kind):
             head = data[:64]
@@ -343,9 +353,9 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 async def _failure(job: Job, failed: Failed, number: int | None) -> str:
-    """Return the exception, the lines of the program that led to it, and the variables of the first of these lines.
+    """Return the exception, the program lines that led to it, and the variables in the first of these lines.
 
-    `number`: the statement that ended with it. An exception of a coroutine that `gather` runs has no line there.
+    `number` is the failed statement. It has no line for an exception in a coroutine that `gather` runs.
     """
     program = job.program
     lines = program.lines
@@ -384,7 +394,7 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
 
 
 async def _values_at(job: Job, line: int) -> list[str]:
-    """Return a line for each variable of this line of the program, with its value."""
+    """Return a line with the value of each variable in this line of the program."""
     program = job.program
     is_much = len(program.source) > LONG_CODE
     named = await beside_loop(lambda: program.names_at(line), is_much=is_much)
@@ -403,10 +413,10 @@ async def _values_at(job: Job, line: int) -> list[str]:
 
 
 async def _left_behind(job: Job, number: int | None) -> str:
-    """Describe as source code the effects of a program that failed.
+    """Return source code that stands for the effects of a failed program.
 
-    These are the statements before the failed one, and the names that the failed one has bound. If that is unknown,
-    assume that it may have bound any of its names.
+    This consists of the statements before the failed one (`number`), and of the names that the failed statement may
+    have bound. If `number` is None, any name of the program may be bound.
     """
     program = job.program
     if number is None:

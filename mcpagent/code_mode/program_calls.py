@@ -43,18 +43,18 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import Tool, ToolChange, ToolOutput
 
 MAX_RESULT_SHARE = 2**18
-"""Characters of a call's result for each megabyte of the sandbox; parsing it takes several times as much memory."""
+"""Maximum characters of a call's result per megabyte of the sandbox; parsing needs several times as much memory."""
 
 MOST_AT_ONCE = 50
-"""Concurrent calls of one program; more would slow down each step of the event loop."""
+"""Maximum number of concurrent calls of one program; more would slow down each step of the event loop."""
 
 _AT_ONCE = 10
-"""Calls that start in one step of the event loop."""
+"""Maximum number of calls that start in one step of the event loop."""
 
 _MANY_CHARACTERS = 20_000
 
 MAX_DENIALS = 3
-"""Denied calls of a program after which a person is not asked about its further calls."""
+"""Number of denied calls of a program after which its further calls are denied without asking the user."""
 
 _TROUBLES: Mapping[ToolErrorKind, str] = {
     "denied": "denied",
@@ -63,10 +63,10 @@ _TROUBLES: Mapping[ToolErrorKind, str] = {
     "cancelled": "cancelled",
 }
 BREAKS_SCHEMA = "breaks its output schema"
-"""The trouble of a call whose result the program got although it breaks the schema that its server gives."""
+"""Kind of a call whose result the program received although it violates the server's output schema."""
 
 MAX_BLOCKS = 64_000_000
-"""Characters of base64 of all files that one program gets."""
+"""Maximum number of base64 characters of all files that one program receives."""
 
 UNKNOWN_OUTCOME = (
     "The process that made this call ended before it had an answer: it may have run. "
@@ -83,18 +83,20 @@ _MAX_SHOWN = 300
 
 
 Trouble: TypeAlias = "tuple[str, str]"
-"""What became of a call ("denied", "failed", "unknown outcome", ...), and its path."""
+"""The outcome of a call without a usable result ("denied", "failed", "unknown outcome", ...), and the call's path."""
 
 
 @dataclass(slots=True, eq=False)
 class _Decider:
-    """The policy's `decide`, asked until it has denied some calls of one program."""
+    """Calls the policy's `decide` until it has denied some calls of one program; then denies without asking."""
 
     decide: OnApproval
     denied: int = 0
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same policy: a called agent may share its caller's, and asks a person once."""
+        """Return whether both have the same policy: a called agent may share its caller's policy, so that the user is
+        asked only once.
+        """
         return self.decide == (other.decide if isinstance(other, _Decider) else other)
 
     def __hash__(self) -> int:
@@ -116,10 +118,10 @@ class _Decider:
 
 @dataclass(slots=True)
 class Job:
-    """The state of a program while it runs.
+    """The state of a running program.
 
-    `changes` are the changes of the offered tools that its calls cause. `blocks` are binary contents, which no value of
-    a program can hold; they are stored outside of it.
+    `changes` are the changes of the offered tools that its calls cause. `blocks` are binary contents, which are stored
+    outside of the program, because its values cannot contain them.
     """
 
     session: SessionTools
@@ -132,22 +134,24 @@ class Job:
     changes: list[ToolChange] = field(default_factory=list[ToolChange])
     blocks: list[BinaryBlock] = field(default_factory=list[BinaryBlock])
     before: str = ""
-    """Output from before the program was suspended; it precedes the output of this sandbox."""
+    """Output from before the program was suspended, which precedes the output of this sandbox."""
     known_before: str = ""
-    """Source for the type checker that precedes the program, in addition to earlier programs."""
+    """Source for the type checker that precedes the program, besides earlier programs."""
     doubts: tuple[Problem, ...] = ()
-    """Problems that the type checker found and that may not come true."""
+    """Problems that the type checker found, but that may not occur."""
     troubles: list[Trouble] = field(default_factory=list[Trouble])
     """Calls without a usable result, for the line after the program's output."""
     _decider: _Decider | None = None
     at_once: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE)
     )
-    """Each active call holds it."""
+    """Semaphore that each active call holds."""
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
 
     def asking_run(self) -> AgentRun:
-        """Return the run for the program's calls: after `MAX_DENIALS`, their questions are declined without asking."""
+        """Return the run for the program's calls; after `MAX_DENIALS` denials, its questions are declined without
+        asking.
+        """
         policy = self.run.permissions
         if policy.decide is None:
             return self.run
@@ -157,21 +161,23 @@ class Job:
         return replace(self.run, permissions=replace(policy, decide=self._decider))
 
     async def make_ready(self) -> None:
-        """Write out the part of the memory that is stored next, in a worker thread if it is large."""
+        """Prepare the stored form of the memory, in a worker thread if it is large."""
         if self.is_kept and self.memory.is_large:
             await asyncio.to_thread(self.memory.to_json, self.run.context.thread_id)
 
     @property
     def is_kept(self) -> bool:
-        """True if a store journals its session."""
+        """True if the session is stored."""
         return self.run.keep is not nothing_to_keep
 
     def functions(self) -> dict[str, dict[str, Function]]:
-        """Return the functions that the program may import, read again at each call since servers join and leave."""
+        """Return the functions that the program may import; computed at each call, since servers connect and
+        disconnect.
+        """
         return functions_of(self.session, self.memory.places, importable(self.session))
 
     def function(self, path: str) -> Function | None:
-        """Return the function of this path, if the program may import it."""
+        """Return the function of this path if the program may import it, otherwise None."""
         known, discovery = self.session.known, self.session.conversation.discovery
         if self._names[0][0] is not known or self._names[0][1] is not discovery:
             places = known_places(self.session, self.memory.places).by_key
@@ -191,7 +197,7 @@ class Job:
 def waiting_inner(
     session: SessionTools, memory: Memory, call_id: str, thread: str
 ) -> PendingCall | None:
-    """Return a call of the program that waits, made from its state and its tool; None if the program has no such call.
+    """Return a pending call of a program, made from the program's state and the tool; None if there is no such call.
 
     `thread` is the ID of the session.
     """
@@ -230,9 +236,9 @@ def waiting_inner(
 
 
 async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ...]:
-    """Make the calls that the program waits for, all at the same time, until the program ends.
+    """Make the calls that the program waits for, concurrently, until the program ends.
 
-    If only calls remain that wait for an answer beyond this run, return those.
+    If all remaining calls need an answer after this run, returns these calls.
     """
     running: dict[int, asyncio.Task[_Answer]] = {}
     pending: dict[int, PendingCall] = {}
@@ -270,7 +276,7 @@ async def _some_answers(
 ) -> dict[int, dict[str, Any]]:
     """Wait for the next results of running calls and return them by ID.
 
-    A call that must wait for an answer moves to `pending`. If all remaining calls do, the result is empty.
+    A call that must wait for an answer moves to `pending`. If only such calls remain, the result is empty.
     """
     answers: dict[int, dict[str, Any]] = {}
     while running and not answers:
@@ -291,7 +297,9 @@ async def _some_answers(
 async def _leave_underway(
     job: Job, asked: Sequence[AskedCall], snapshot: bytes, counted: Collection[int]
 ) -> None:
-    """Save the state of the program at these calls. Calls that were counted are counted again later."""
+    """Save the state of the program at these calls. Calls that are already counted will be counted again when it
+    resumes.
+    """
     calls = job.calls - sum(1 for one in asked if one.path and one.id in counted)
     printed = job.before + job.sandbox.printed
     underway = Underway(
@@ -306,7 +314,7 @@ async def _leave_underway(
         troubles=tuple(job.troubles),
     )
     part = None
-    if job.is_kept:  # in a worker thread: the search for secrets may take long
+    if job.is_kept:  # in a worker thread, because the search for secrets may take long
         part = await asyncio.to_thread(
             job.memory.prepared, underway, job.run.context.thread_id
         )
@@ -314,7 +322,7 @@ async def _leave_underway(
 
 
 _Answer: TypeAlias = "dict[str, Any] | PendingCall"
-"""The outcome of a call for the sandbox: a value or an exception, or a pending call."""
+"""The outcome of a call for the sandbox: a value or an exception, or else a pending call."""
 
 
 async def _answered(job: Job, asked: AskedCall) -> _Answer:
@@ -362,7 +370,7 @@ async def _made(job: Job, asked: AskedCall) -> _Answer:
 def _earlier_answer(
     job: Job, asked: AskedCall, call_id: str, cause: str
 ) -> dict[str, Any] | None:
-    """Return the answer that an ended process had to this call; None if the call has to be made."""
+    """Return the journaled answer to this call from an ended process; None if the call must be made."""
     known = job.run.conversation.progress.get(call_id)
     if known is None:
         return None
@@ -388,7 +396,7 @@ def _failed(
 
 
 def _cause(asked: AskedCall, key: ToolKey | None) -> str:
-    """Return the digest of a call's tool and arguments, by which its result is known in the journal."""
+    """Return the digest of a call's tool and arguments, under which the journal has its result."""
     digest = hashlib.sha256(json.dumps(key).encode())
     digest.update(b"\0")
     digest.update(asked.arguments.encode(errors="surrogatepass"))
@@ -396,7 +404,7 @@ def _cause(asked: AskedCall, key: ToolKey | None) -> str:
 
 
 def _key_of(job: Job, asked: AskedCall, function: Function | None) -> ToolKey | None:
-    """Return the key of the tool that a call names, also if its server is not connected, or None."""
+    """Return the key of the called tool, even if its server is not connected; None for an unknown path."""
     if function is not None:
         return function.tool.definition.key
     for key, place in job.memory.places.by_key.items():
@@ -413,7 +421,7 @@ async def _given(
     output: ToolOutput,
     sent: CallProgress,
 ) -> dict[str, Any]:
-    """Return the result of a tool for the program, and journal it for a process that may have to resume the program."""
+    """Return the result of a tool for the program, and journal it for a process that may resume the program."""
     job.changes += output.changes
     if output.schema_problem:
         job.troubles.append((BREAKS_SCHEMA, f"{asked.path}: {output.schema_problem}"))
@@ -441,7 +449,7 @@ async def _given(
 
 
 async def _usable(job: Job, tool: Tool, output: ToolOutput) -> tuple[ToolOutput, str]:
-    """Return the output and its value in the sandbox's format; an error if no program can have this value."""
+    """Return the output and its value in the sandbox's format; an error if a program cannot have this value."""
     text = words = ""
     texts = [part.text for part in output.content if isinstance(part, Text)]
     try:
@@ -464,9 +472,9 @@ async def _usable(job: Job, tool: Tool, output: ToolOutput) -> tuple[ToolOutput,
 
 
 def _kept_answer(known: CallProgress, cause: str) -> dict[str, Any] | None:
-    """Return the answer of a call that an ended process made; None if the call can be made again.
+    """Return the answer of a call that an ended process made; None if the call can be repeated.
 
-    The outcome is unknown if the journal has another call under this ID.
+    If the journal has another call under this ID, the outcome is unknown.
     """
     part = None
     if known.parts:
@@ -482,7 +490,7 @@ def _kept_answer(known: CallProgress, cause: str) -> dict[str, Any] | None:
 
 
 def cut_off(run: AgentRun) -> ToolOutput:
-    """Report a program that cannot continue: the results of its calls, and the calls whose outcome is unknown."""
+    """Report a program that cannot continue, with the results of its calls and the calls of unknown outcome."""
     done: list[str] = []
     unknown: list[str] = []
     for call_id, known in run.conversation.progress.items():
@@ -516,7 +524,7 @@ def has_journaled_calls(run: AgentRun) -> bool:
 
 
 def _read(function: Function, text: str) -> dict[str, Any] | str:
-    """Return the arguments on the wire; a text if they are invalid, with the problem."""
+    """Return the JSON arguments for the tool; a text with the problem if they are invalid."""
     try:
         arguments = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,6 @@
-"""Analyse the source of a program: its imports, the code that replaces them in the sandbox, and the executed part.
+"""Analyse the source of a program: its imports, the code that replaces these in the sandbox, and the executed part.
 
-All functions are pure functions of Python source. This process parses a program, but never runs it.
+All functions are pure functions of Python source. This process parses programs, but never runs them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mcpagent.code_mode.python_table import (
 from mcpagent.code_mode.rewriting import Edit, Lines, rewrites, with_edits
 
 Members = Mapping[str, Mapping[str, str]]
-"""The members of each module of `tools`, as source code of the sandbox."""
+"""The members of each module of `tools`, as source code for the sandbox."""
 
 MAX_CODE = 32_768
-"""Characters of a program; parsing that many blocks other threads for some milliseconds."""
+"""Maximum number of characters of a program; parsing so many blocks other threads for some milliseconds."""
 
 MAX_IMPORTS = 4_000_000
-"""Characters of the source that replaces the imports of a program."""
+"""Maximum number of characters of the source that replaces the imports of a program."""
 
 LONG_CODE = 2_000
-"""Characters of a program from which on a worker thread parses it."""
+"""Number of characters above which a worker thread parses a program."""
 
 TOOLS = "tools"
 
@@ -38,9 +38,9 @@ KEPT = "_mcpagent_kept"
 
 @cache
 def _context() -> str:
-    """Return the beginning of the type checker's context: the builtins it does not know, and a placeholder.
+    """Return the beginning of the type checker's context: builtins that it does not know, and a placeholder.
 
-    The placeholder is for variables with a known value and unknown type.
+    The placeholder stands for variables of unknown type.
     """
     names = ", ".join(["show", *declared_builtins()])
     return (
@@ -51,7 +51,7 @@ def _context() -> str:
 
 
 MAX_KEPT_NAMES = 20_000
-"""Characters of variable names of which only the name is known."""
+"""Maximum number of characters of the names and imports that remain of shortened programs."""
 
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
@@ -66,18 +66,18 @@ _SCOPES = (
     ast.DictComp,
     ast.GeneratorExp,
 )
-"""Nodes that have a separate scope."""
+"""Nodes with a separate scope."""
 
 
 class ProgramError(Exception):
-    """A program that cannot be read, in words for the model that wrote it."""
+    """A program that cannot be parsed; the message is for the model that wrote the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedName:
     """A name that a program imports from `tools`.
 
-    `import tools.github as gh` has no `name`. In `from tools import github`, `name` is that of the module.
+    For `import tools.github as gh`, `name` is "". For `from tools import github`, `name` is the module.
     """
 
     module: str
@@ -86,24 +86,24 @@ class ImportedName:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that could be parsed."""
+    """A parsed program."""
 
     source: str
     tree: ast.Module
     imports: tuple[ImportedName, ...] = ()
-    """The names imported from `tools`, each once, in order."""
+    """The names imported from `tools`, without duplicates, in order."""
 
     @property
     def lines(self) -> list[str]:
-        """The lines as Python counts them.
+        """The lines of the source as Python counts them.
 
-        `str.splitlines` also splits at characters that a string literal may contain.
+        `str.splitlines` also splits at characters that may occur in string literals.
         """
         return self.source.split("\n")
 
     @property
     def takes_all(self) -> bool:
-        """True if the program imports `tools` itself, and thereby all of its modules."""
+        """True if the program imports `tools` itself, and thereby all its modules."""
         return ImportedName("", "") in self.imports
 
     @property
@@ -118,7 +118,9 @@ class Program:
         return b"\n".join([*lines[: line - 1], lines[line - 1][:column]]).decode()
 
     def names_at(self, line: int) -> tuple[str, ...]:
-        """Return the variables that the innermost statement at this line reads, in order, without called names."""
+        """Return the variables that the innermost statement at this line reads, in order, without the names of called
+        functions.
+        """
         statement = None
         for node in ast.walk(self.tree):
             if isinstance(node, ast.stmt) and node.lineno <= line <= (
@@ -144,7 +146,7 @@ class Program:
 
 
 def parsed(code: str) -> Program:
-    """Parse the program, without the fence of a code block around it. Raises `ProgramError`."""
+    """Return the parsed program; a code fence around it is removed. Raises `ProgramError`."""
     fenced = None
     if len(code) <= MAX_CODE + 100:
         fenced = _FENCE.match(code)
@@ -168,7 +170,7 @@ def parsed(code: str) -> Program:
             for node in tree.body
             if isinstance(node, ast.ImportFrom) and node.module == "__future__"
         ]:
-            # Nothing here needs them, and they must come first, where something else is before it runs.
+            # Programs do not need `__future__` imports, which must be first, but the sandbox runs other code before.
             lines = Lines.of(source)
             source, _ = with_edits(
                 lines,
@@ -205,7 +207,7 @@ def assigned_names(source: str) -> list[str]:
 def bound_names(
     body: Iterable[ast.AST], *, only_variables: bool = False
 ) -> tuple[str, ...]:
-    """Return the names that statements bind at their own level, in order: variables, functions, classes, imports."""
+    """Return the names that statements bind in their own scope, in order: variables, functions, classes, imports."""
     named: list[str] = []
     waiting: list[ast.AST] = [*reversed([*body])]
     while waiting:
@@ -233,7 +235,7 @@ def bound_names(
                     for one in ast.walk(node)
                     if isinstance(one, ast.NamedExpr)
                 )
-                named += inner  # `:=` binds outside
+                named += inner  # `:=` binds in the outer scope
         if not isinstance(node, _SCOPES):
             waiting += reversed([*ast.iter_child_nodes(node)])
     return tuple(dict.fromkeys(named))
@@ -247,7 +249,7 @@ def _body(source: str) -> list[ast.stmt]:
 
 
 def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
-    """Return source that declares these variables to a type checker, of any type, and that others are gone."""
+    """Return source that declares variables of any type for the type checker, and deletes the names in `gone`."""
     return "".join(
         [
             *(f"{name} = {KEPT}()\n" for name in names),
@@ -257,7 +259,7 @@ def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
 
 
 def in_short(*sources: str) -> str:
-    """Shorten finished programs to their imports from `tools` and the names of their other variables."""
+    """Return finished programs reduced to their imports from `tools` and the names of their other variables."""
     imports: dict[str, None] = {}
     names: dict[str, None] = {}
     for source in sources:
@@ -280,7 +282,9 @@ def in_short(*sources: str) -> str:
 
 
 def _begin(node: ast.stmt) -> tuple[int, int]:
-    """Its first line (from 1 on) and the bytes before it there."""
+    """Return the first line of a statement (from 1), including decorators, and the number of bytes before it on that
+    line.
+    """
     if (
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and node.decorator_list
@@ -290,7 +294,7 @@ def _begin(node: ast.stmt) -> tuple[int, int]:
 
 
 def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
-    """Return the line that each begins, None for a statement on the line of another."""
+    """Yield each statement with the line on which it begins; None if an earlier statement ends on that line."""
     end = 0
     for node in body:
         line, _ = _begin(node)
@@ -299,17 +303,17 @@ def _begins(body: Iterable[ast.stmt]) -> Iterator[tuple[int | None, ast.stmt]]:
 
 
 def fed(program: Program, functions: Members) -> str:
-    """Return the source for the sandbox: each line of it belongs to a line of the program (`lines_of`).
+    """Return the source for the sandbox; each of its lines belongs to a line of the program (`lines_of`).
 
-    Values of the sandbox replace imports from `tools` (`functions`: the members of each module, as sources) and from
-    the library, and further code what the interpreter lacks (`rewriting.py`). The program stores the value of its last
-    expression, and at any time the number of the running statement. Raises `ProgramError`.
+    Sandbox values replace imports from `tools` (`functions`: the members of each module, as source) and from the
+    library. Statements that the interpreter lacks are rewritten (`rewriting.py`). The program stores the value of its
+    last expression, and always the number of the running statement. Raises `ProgramError`.
     """
     return _edited(program, functions)[0]
 
 
 def lines_of(program: Program) -> list[int]:
-    """Return for each line of the `fed` source the line of the program."""
+    """Return, for each line of the `fed` source, the line of the program."""
     return _edited(program, {})[1]
 
 
@@ -337,7 +341,7 @@ def _edited(program: Program, functions: Members) -> tuple[str, list[int]]:
                 )
     if program.has_value:
         last = program.tree.body[-1]
-        # After the last expression, only `;` or a comment can follow.
+        # Only `;` or a comment can follow the last expression.
         start, end = lines.start(last), lines.end(last)
         edits += [
             Edit(start, start, f"{LAST} = (", -1),
@@ -388,7 +392,7 @@ def _imported(node: ast.AST) -> Iterator[ImportedName]:
 
 
 def _assignments(node: ast.Import | ast.ImportFrom, functions: Members) -> str:
-    """Return assignments that bind the imported names to values of the sandbox, on as many lines as the import."""
+    """Return assignments that bind the imported names to sandbox values, on as many lines as the import."""
     others: list[str] = []
     bound: dict[str, str] = {}
     for alias in node.names:
@@ -412,7 +416,7 @@ def _assignments(node: ast.Import | ast.ImportFrom, functions: Members) -> str:
             )
     lines = "\n" * ((node.end_lineno or node.lineno) - node.lineno)
     assignments = [
-        # In brackets, since the sandbox takes `; match = 1` for a match statement.
+        # In brackets, because the sandbox parses `; match = 1` as a match statement.
         f"({name}) = ({value}{lines if place == 0 else ''})"
         for place, (name, value) in enumerate(bound.items())
     ]
@@ -433,7 +437,7 @@ def _member(module: str, name: str, functions: Members) -> str:
 
 
 def _library_import(alias: ast.alias) -> tuple[str, str]:
-    """Return the name that `import a.b` binds, and its value: a module, or a package with the module in it."""
+    """Return the name that `import a.b` binds, and its value: a module, or a package that contains the module."""
     value = f"{MODULE}({library()[alias.name].variable})"
     package, *inner = alias.name.split(".")
     if alias.asname or not inner:
@@ -451,12 +455,12 @@ def _module(members: Mapping[str, str]) -> str:
 
 
 def submodule_imports(modules: Iterable[str]) -> str:
-    """Return imports from which a type checker knows that `tools` alone has these modules."""
+    """Return imports that tell the type checker that `tools` has exactly these modules."""
     return "".join(f"import {TOOLS}.{module}\n" for module in modules)
 
 
 def submodules_in(source: str) -> list[str]:
-    """Return the modules of `submodule_imports`."""
+    """Return the modules from a source of `submodule_imports`."""
     begin = f"import {TOOLS}."
     return [
         line.removeprefix(begin)
@@ -466,9 +470,9 @@ def submodules_in(source: str) -> list[str]:
 
 
 def declared_anew(program: Program) -> str:
-    """Return declarations that separate a program's variables from variables of the same names in earlier programs.
+    """Return declarations for the type checker that separate a program's variables from those of earlier programs.
 
-    They are for the type checker. Variables that the program itself annotates keep their annotation.
+    Variables that the program itself annotates keep that annotation.
     """
     annotated = (
         node.target
@@ -485,7 +489,9 @@ def declared_anew(program: Program) -> str:
 
 
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:
-    """Return the source for the type checker, earlier code and then the program, and the number of lines before it."""
+    """Return the source for the type checker (earlier code, then the program), and the number of lines before the
+    program.
+    """
     before = _context() + "".join(
         _for_checker(part if part.endswith("\n") else f"{part}\n") for part in context
     )
@@ -494,7 +500,7 @@ def with_context(context: Sequence[str], source: str) -> tuple[str, int]:
 
 @lru_cache(maxsize=256)
 def _for_checker(source: str) -> str:
-    """Return the source with the library's modules under names that the checker has no other stubs for."""
+    """Return the source with library modules renamed, so that the checker uses mcpagent's stubs for them."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, MemoryError, RecursionError):

@@ -1,4 +1,4 @@
-"""The tools of code mode: `search_tools`, which answers with stubs, and `run_code`."""
+"""The tools of code mode: `search_tools`, which returns stubs, and `run_code`."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 RUN_CODE = "run_code"
 
 MAX_TOLD = 40
-"""Functions, and variables, that a note lists for the model."""
+"""Maximum number of functions, and of variables, that a note to the model lists."""
 
 MAX_STUB = 1_600
-"""Characters of one tool in a search result; a longer stub omits its classes."""
+"""Maximum number of characters of one tool in a search result; a longer stub omits its classes."""
 
 
 def program_tools(
     session: SessionTools, memory: Memory, options: CodeMode
 ) -> tuple[Tool, ...]:
-    """Return the tools offered to a conversation in code mode, in order; its programs share `memory`."""
+    """Return the tools of code mode for a conversation, in order; its programs share `memory`."""
     session.how_to_call = partial(_how_to_call, session, memory)
     session.still_there = partial(_still_there, session, memory)
     searching = search_tools_definition(loads=False)
@@ -69,7 +69,7 @@ def program_tools(
             ordered=True,
             checks_arguments=True,
         ),
-        # Its calls have their own limits, and are counted; a person may think for long.
+        # A program's calls have their own limits, and a user's answer may take long.
         Tool(
             run,
             partial(run_code, session, memory, options),
@@ -92,7 +92,9 @@ def _how_to_call(session: SessionTools, memory: Memory, name: str) -> str:
 
 
 def _still_there(session: SessionTools, memory: Memory) -> str:
-    """Describe the importable functions and existing variables, for a conversation whose beginning was summarised."""
+    """Return a list of importable functions and existing variables, for a conversation whose beginning was
+    summarised.
+    """
     places, modules = (
         known_places(session, memory.places).by_key,
         dict[str, list[str]](),
@@ -138,7 +140,7 @@ async def _search(
     names = [name for name in found if name in session.known]
     functions = [name for name in names if session.is_function(session.known[name])]
     loaded = _loaded_for_direct_calls(session, result, names)
-    # Stubs of third-party schemas may take a while.
+    # Stubs of third-party schemas may take long.
     modules = await asyncio.to_thread(functions_of, session, memory.places, functions)
     lines = [*result.notes]
     if result.error:
@@ -166,7 +168,7 @@ def _searched(
     names: Sequence[str],
     started: float,
 ) -> ToolsSearched:
-    """Return the event of a search that found `count` tools, and showed those of these names."""
+    """Return the event of a search that found `count` tools and showed those in `names`."""
     query = asked.query
     if not isinstance(query, str):
         query = ", ".join(query[:MAX_QUERIES])
@@ -185,7 +187,7 @@ def _nothing_found(session: SessionTools, result: SearchResult) -> str:
 
 
 def _match_lines(result: SearchResult, asked: SearchCall) -> list[str]:
-    """Return notes on how well the results match, and how many more there are."""
+    """Return notes about the quality of the matches and the number of further ones."""
     lines = list[str]()
     if result.how == "closest":
         lines.append("no tool matches the pattern; closest by words:")
@@ -204,9 +206,9 @@ def _match_lines(result: SearchResult, asked: SearchCall) -> list[str]:
 def _loaded_for_direct_calls(
     session: SessionTools, result: SearchResult, names: Sequence[str]
 ) -> Sequence[str]:
-    """Return the found tools to load: those that no program may call, and with `load="search"` the likely ones.
+    """Return the found tools to load: those that programs cannot call, and, with `load="search"`, the likely ones.
 
-    Tools that the model is offered already, or that exceed its limits, are not among them.
+    Tools that the model already has, or that exceed its limits, are excluded.
     """
     wanted = [name for name in names if not session.is_function(session.known[name])]
     if session.options.load == "search":
@@ -220,7 +222,7 @@ def _loaded_for_direct_calls(
 def _direct_lines(
     session: SessionTools, names: Sequence[str], loaded: Sequence[str]
 ) -> list[str]:
-    """Return the lines about found tools that the model calls itself; `loaded` are offered from now on."""
+    """Return lines about found tools that the model must call directly; `loaded` are available from now on."""
     lines, both = list[str](), list[str]()
     only = list[str]()
     for name in names:
@@ -253,7 +255,9 @@ def _module_words(
 
 
 def function_words(function: Function, memory: Memory) -> str:
-    """Return the stub for the model, with the shape of the last result here if the tool promises none."""
+    """Return the stub for the model; if the tool has no output schema, with the shape of its last result in this
+    conversation.
+    """
     seen = memory.shapes.get(function.tool.definition.key, "")
     note = ""
     if seen and "Any" in function.stub.signature.rpartition("->")[2]:

@@ -1,7 +1,7 @@
 """Describe the Python of programs: the measured interpreter (`interpreter.json`) and the modules of `library/`.
 
 The type checker's stubs, the prompt, error messages and docs are derived from these two. The files of `library/` are
-Python that the sandbox runs; their annotations are the checker's stubs.
+Python that the sandbox runs; the checker's stubs come from their annotations.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _HERE = Path(__file__).parent
 BUILTINS_MODULE = "builtins"
 LIBRARY_NAME = "_mcpagent_library_"
 _REPLACED = ("map", "filter", "zip", "enumerate", "reversed")
-"""Builtins that return lists in the interpreter; `library/builtins.monty` makes iterators of them."""
+"""Builtins that return lists in the interpreter; `library/builtins.monty` replaces them by iterators."""
 
 ANNOTATION_MODULES = frozenset({"typing", "typing_extensions", "collections.abc"})
-"""Modules whose names only annotations need; the interpreter ignores annotations."""
+"""Modules needed only for annotations, which the interpreter ignores."""
 
 _HIDDEN = frozenset({"os", "sys", "posixpath", "pathlib", "typing"})
-"""Modules that the interpreter has, but of little use without files and an environment."""
+"""Modules that the interpreter has, but that are of little use without files and an environment."""
 
 CALL_ERRORS: Mapping[str, str] = {
     "CallError": "OSError",
@@ -33,9 +33,9 @@ CALL_ERRORS: Mapping[str, str] = {
     "ServerUnavailable": "NotADirectoryError",
     "ToolError": "IsADirectoryError",
 }
-"""Exceptions of calls, and the interpreter's class for each: it has no classes that inherit from others.
+"""Exceptions of calls, and the interpreter's class for each, because it does not support subclasses.
 
-A class that no other code of a program raises keeps each apart from the others.
+To distinguish the exceptions, each has a class that no other code of a program raises.
 """
 
 
@@ -55,13 +55,13 @@ class LibraryModule:
 
     @property
     def variable(self) -> str:
-        """The variable of the sandbox with the members by name."""
+        """The sandbox variable that contains the module's members by name."""
         return f"{LIBRARY_NAME}{self.name.replace('.', '_')}"
 
 
 @cache
 def interpreter() -> Mapping[str, Any]:
-    """Return the table as `tests/code_mode/interpreter_table.py` measured it."""
+    """Return the table that `tests/code_mode/interpreter_table.py` measured."""
     found: dict[str, Any] = json.loads((_HERE / "interpreter.json").read_text())
     return found
 
@@ -82,19 +82,19 @@ def own_builtins() -> LibraryModule:
 
 @cache
 def module_names() -> Mapping[str, tuple[str, ...]]:
-    """Return the public names of all importable modules but `tools`."""
+    """Return the public names of all importable modules except `tools`."""
     found = {name: tuple(names) for name, names in interpreter()["modules"].items()}
     return found | {name: module.members for name, module in library().items()}
 
 
 def offered_modules() -> list[str]:
-    """Return the modules that texts for the model and for people list."""
+    """Return the modules that texts for the model and for users list."""
     return sorted(name for name in module_names() if name not in _HIDDEN)
 
 
 @cache
 def declared_builtins() -> tuple[str, ...]:
-    """Return the builtins of programs that the type checker does not know by itself."""
+    """Return the builtins of programs that the type checker does not know itself."""
     unchecked = {*interpreter()["unchecked"]} - {"open"}
     checked = {*interpreter()["builtins"]} - unchecked
     return tuple(sorted(unchecked | {*own_builtins().members, *CALL_ERRORS} - checked))
@@ -134,7 +134,7 @@ def _is_declaration(node: ast.stmt, names: tuple[str, ...]) -> bool:
 
 
 def _parent(error: str) -> str:
-    """Return the class that Python derives this error from, if the checker knows it."""
+    """Return the class from which Python derives this error, restricted to classes that the checker knows."""
     has = {*interpreter()["builtins"]} - {*interpreter()["unchecked"]}
     return next(
         one.__name__ for one in _builtin(error).__mro__[1:] if one.__name__ in has

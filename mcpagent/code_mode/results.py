@@ -1,4 +1,4 @@
-"""Convert the result of a tool into a value for a program, and record the shape of such values."""
+"""Convert the result of a tool to a value for a program, and record the shape of such values."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _EXCEPTIONS: dict[ToolErrorKind, str] = {
 }
 
 SHOWN_ERRORS = {kind: name for name, kind in CALL_ERRORS.items()}
-"""The names that texts show for the interpreter's classes."""
+"""The names of exceptions in texts, by the interpreter's classes."""
 
 
 def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
-    """Convert an error to the exception that a program gets."""
+    """Return the exception for the program that reports an error of this kind."""
     return {
         "exc_type": _EXCEPTIONS.get(kind, CALL_ERRORS["ToolError"]),
         "message": safe_line(text, MAX_ERROR),
@@ -43,12 +43,10 @@ def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
 
 
 def value_text(tool: Tool, output: ToolOutput) -> str:
-    """Return the result in the sandbox's format: `j` and JSON, or `t` and a text, which it reads as JSON if possible.
+    """Return the result in the sandbox's format: `j` and JSON, or `t` and a text, which is parsed as JSON if possible.
 
-    Lone surrogates are replaced.
-
-    The value is the structured content, if a server returns it; else the text, or all parts as a list if there are
-    images.
+    The value is the structured content, if the server returns any; otherwise the text, or with images all parts as a
+    list. Lone surrogates are replaced.
     """
     text = _written(tool, output)
     if text.isascii():
@@ -89,7 +87,7 @@ def _written(tool: Tool, output: ToolOutput) -> str:
 
 
 def shape_of(text: str) -> str:
-    """Return the shape of such a value, as `list[{"id": int, "title": str}]`; "" if it has no information."""
+    """Return the shape of such a value, as `list[{"id": int, "title": str}]`; "" if the shape has no information."""
     if len(text) > _MAX_READ or (text[:1] == "t" and text[1:2] not in ("{", "[")):
         return ""
     try:
@@ -105,7 +103,7 @@ def shape_of(text: str) -> str:
 
 
 def _shape(samples: Sequence[Any], level: int) -> str:
-    """Return the common type of some values: fields by name, and mappings without their keys, which are data."""
+    """Return the common type of some values: fields by name; mappings without their keys, which are data."""
     objects = [one for one in samples if isinstance(one, dict)]
     lists = [one for one in samples if isinstance(one, list)]
     kinds = [_KINDS.get(type(one), "") for one in samples]

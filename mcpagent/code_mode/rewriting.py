@@ -1,7 +1,7 @@
-"""Rewrite statements that the interpreter lacks into statements that it has, and find those that it lacks anyway.
+"""Rewrite statements that the interpreter lacks into supported ones, and find unsupported statements.
 
-All edits are on the bytes of the source, so that each line of the result belongs to a line of the program. The type
-checker reads the program itself, not the result.
+All edits apply to the bytes of the source, so that each line of the result belongs to a line of the program. The type
+checker reads the original program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DOT = re.compile(rb"\.\s*\w+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """New text for a range of bytes. Of insertions at one place, those with a lower `rank` come first."""
+    """New text for a range of bytes. Of several insertions at one position, those with a lower `rank` come first."""
 
     start: int
     end: int
@@ -68,7 +68,7 @@ class Lines:
 
 
 def with_edits(lines: Lines, edits: list[Edit]) -> tuple[str, list[int]]:
-    """Return the source with these edits, and for each of its lines the line of the program."""
+    """Return the source with these edits, and, for each of its lines, the line of the program."""
     parts: list[bytes] = []
     numbers, now, done = [1], 1, 0
 
@@ -89,7 +89,7 @@ def with_edits(lines: Lines, edits: list[Edit]) -> tuple[str, list[int]]:
 
 
 def rewrites(tree: ast.Module, lines: Lines) -> list[Edit]:
-    """Return the edits that replace statements unknown to the interpreter."""
+    """Return edits that replace statements that the interpreter does not support."""
     edits: list[Edit] = []
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     methods = {
@@ -148,7 +148,7 @@ def _is_method(name: str) -> bool:
 
 
 def _bound(node: ast.Attribute, lines: Lines, rank: int) -> list[Edit]:
-    """Return edits for a method that is not called at once, as in `key=str.lower` or `map(counts.get, names)`."""
+    """Return edits for a method that is not called immediately, as in `key=str.lower` or `map(counts.get, names)`."""
     end = lines.end(node)
     dot = _DOT.search(lines.data, lines.end(node.value), end)
     if dot is None:
@@ -177,7 +177,7 @@ def _deleted(node: ast.Delete, lines: Lines) -> str:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function without those of functions and classes in it."""
+    """Yield the nodes of a function, without those of nested functions and classes."""
     waiting = [*ast.iter_child_nodes(function)]
     while waiting:
         node = waiting.pop()
@@ -195,7 +195,7 @@ def _yields(function: ast.AST) -> Iterator[ast.Yield | ast.YieldFrom]:
 
 
 def _generator(function: ast.FunctionDef, lines: Lines) -> list[Edit]:
-    """Return edits after which a generator function collects its values, and returns an iterator over them."""
+    """Return edits that make a generator function collect its values and return an iterator over them."""
     first, last, done = (
         function.body[0],
         function.body[-1],
@@ -223,7 +223,7 @@ def _generator(function: ast.FunctionDef, lines: Lines) -> list[Edit]:
 
 
 def _collecting(node: ast.Yield | ast.YieldFrom, lines: Lines) -> list[Edit]:
-    """Return edits after which `yield` adds its value to the collected ones."""
+    """Return edits that make `yield` append its value to the collected values."""
     begin, stop = lines.start(node), lines.end(node)
     length = 5
     if word := _YIELD.match(lines.data, begin):
@@ -239,7 +239,7 @@ def _collecting(node: ast.Yield | ast.YieldFrom, lines: Lines) -> list[Edit]:
     return [Edit(begin, begin + length, opening), Edit(stop, stop, "))", -1)]
 
 
-# -- what stays missing -----------------------------------------------------------------------------------------------
+# -- Unsupported statements --------------------------------------------------------------------------------------------
 
 _INSTEAD = {
     "async comprehension": "use a loop with await",
@@ -258,7 +258,7 @@ _INSTEAD = {
 
 
 def unsupported(tree: ast.Module) -> list[tuple[int, str]]:
-    """Return the lines with statements that programs cannot have, with the reason and an alternative."""
+    """Return the lines with unsupported statements, with the reason and an alternative."""
     found = [(line, name) for node in ast.walk(tree) for line, name in _lacking(node)]
     return [
         (line, f"{name} is not available here: {_INSTEAD[name]}")
@@ -272,7 +272,7 @@ _STATEMENTS: dict[str, str] = {
     "TryStar": "except*",
     "TypeAlias": "type alias",
 }
-"""Nodes that are a statement of the table, by the name of their class."""
+"""Names of unsupported statements, by the class of their syntax node."""
 
 
 def _lacking(node: ast.AST) -> Iterator[tuple[int, str]]:

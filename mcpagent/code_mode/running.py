@@ -1,4 +1,4 @@
-"""`run_code`: check and run a program, and return its output; or save it until its calls are answered."""
+"""`run_code`: check and run a program, and return its output; or save the program until its calls are answered."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _STILL_WAITS = "The program before this one waits for an answer, so this one was
 async def run_code(
     session: SessionTools, memory: Memory, options: CodeMode, arguments: dict[str, Any]
 ) -> ToolOutput:
-    """Run the model's program and return its output for the model, or the calls whose answers it waits for.
+    """Run the model's program and return its output for the model, or the calls for whose answers it waits.
 
-    A later call, in a run that has these answers, resumes the program. Raises nothing but a cancellation.
+    A later call, in a run that has these answers, resumes the program. Raises nothing but cancellation.
     """
     run, code = active_run(), str(arguments["code"])
     try:
@@ -152,7 +152,7 @@ def _modules_read(job: Job, modules: Modules) -> list[str]:
 
 
 async def _problems_of_all(job: Job, stubs: Mapping[str, str]) -> list[Problem]:
-    """Return the problems of the program; a variable of an earlier program may get another type."""
+    """Return the problems of the program. It may assign a value of another type to a variable of an earlier program."""
     program = job.program
     job.known_before = ""
     if program.takes_all:
@@ -167,7 +167,9 @@ async def _problems_of_all(job: Job, stubs: Mapping[str, str]) -> list[Problem]:
 
 
 async def _problems(job: Job, stubs: Mapping[str, str]) -> list[Problem]:
-    """Return the problems of the program, with its own lines; one that will end it for sure is certain."""
+    """Return the problems of the program, with its own line numbers; a problem that will certainly end the program is
+    marked.
+    """
     program, memory = job.program, job.memory
     is_much = memory.is_long(program.source) or len(program.source) > LONG_CODE
     lacking = await beside_loop(lambda: unsupported(program.tree), is_much=is_much)
@@ -194,13 +196,13 @@ async def _problems(job: Job, stubs: Mapping[str, str]) -> list[Problem]:
 
 
 async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
-    """Continue a suspended program at its calls, after an answer or a restart of the process."""
+    """Continue a suspended program at its calls, after answers or a restart of the process."""
     try:
         await job.sandbox.restore(underway.snapshot, underway.asked)
     except ValueError:
         job.memory.underway = None
         return cut_off(job.run)
-    job.memory.lost = ""  # the variables are in it
+    job.memory.lost = ""  # the snapshot contains the variables
     job.troubles = [*underway.troubles]
     job.calls, job.before, job.known_before = (
         underway.calls,

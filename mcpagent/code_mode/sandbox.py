@@ -1,8 +1,8 @@
-"""Run one program in a worker process of the interpreter (`pydantic-monty`), driven from a separate thread.
+"""Run one program in a worker process of the interpreter (`pydantic-monty`), controlled by a separate thread.
 
-Values cross only as JSON text, which the sandbox writes and reads: values of a program, however large or nested, never
+Values cross only as JSON text, which the sandbox writes and reads: a program's values, however large or nested, never
 become objects in this process. This module uses the synchronous interface of `pydantic-monty`: with the asynchronous
-one of 1.4.0, a process is aborted at its end in four of ten runs.
+one of 1.4.0, a process aborts at its end in four of ten runs.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ _T = TypeVar("_T")
 MISSING = "code mode needs the package pydantic-monty, which is not installed: pip install 'mcpagent[code]'"
 
 MAX_PRINTED = 1_000_000
-"""Characters that a program may print."""
+"""Maximum number of characters that a program may print."""
 
 MAX_PATH, MAX_ASKED = 200, 16_777_216
-"""Characters of a function's path, and of the arguments of all calls that a program awaits at once."""
+"""Maximum number of characters of a function's path, and of the arguments of all calls that a program awaits at
+once.
+"""
 
 MAX_SLEEP, MAX_SLEEPS = 10.0, 60.0
-"""Seconds that a program may sleep in one call, and in all."""
+"""Maximum number of seconds that a program may sleep in one call, and in total."""
 
 
 _IS_OVER = (
@@ -50,16 +52,16 @@ _IS_OVER = (
     "memory limit exceeded: ",
     "the worker exceeded its memory limit",
 )
-"""Prefixes of the interpreter's errors for exceeded limits; a tool may report its own limits in other words."""
+"""Prefixes of the interpreter's errors for exceeded limits; tools report their own limits in other words."""
 
 _starting = threading.Lock()
 
 
 @contextlib.contextmanager
 def _without_terminal() -> Iterator[None]:
-    """Start workers without standard error: the last words of a worker arrive as an exception."""
+    """Keep standard error from workers that start in this block: their last output arrives as an exception."""
     with _starting, contextlib.ExitStack() as exits:
-        with contextlib.suppress(OSError):  # in a process without standard error
+        with contextlib.suppress(OSError):  # the process has no standard error
             if os.get_inheritable(2):
                 os.set_inheritable(2, False)
                 exits.callback(os.set_inheritable, 2, True)
@@ -68,7 +70,7 @@ def _without_terminal() -> Iterator[None]:
 
 def require_installed() -> None:
     """Raise `ConfigError` if the interpreter is not installed."""
-    with contextlib.suppress(ValueError):  # of a module that is set to None
+    with contextlib.suppress(ValueError):  # the module is set to None
         if importlib.util.find_spec("pydantic_monty") is not None:
             return
     raise ConfigError(MISSING)
@@ -76,7 +78,7 @@ def require_installed() -> None:
 
 @dataclass(frozen=True, slots=True)
 class AskedCall:
-    """A call that a program waits for: of a tool by its path, with arguments as JSON text; or `seconds` of sleep."""
+    """A call that a program waits for: a tool by its path, with arguments as JSON text; or a sleep of `seconds`."""
 
     id: int
     path: str
@@ -86,7 +88,7 @@ class AskedCall:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The program continues when one of these calls is answered; `asked` are all its unanswered calls."""
+    """A program that continues when one of these calls is answered; `asked` are all its unanswered calls."""
 
     asked: tuple[AskedCall, ...]
     snapshot: bytes = b""
@@ -94,16 +96,16 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The program is over, with the calls that it never waited for."""
+    """An ended program, with the number of calls that it never awaited."""
 
     unawaited: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The program ended with an exception, at these lines of itself, the outermost first.
+    """A program that ended with an exception, at these lines of the program, outermost first.
 
-    `is_lost`: what it did to its variables is gone with it.
+    `is_lost`: the variables that the program changed are lost.
     """
 
     kind: str
@@ -140,7 +142,7 @@ class Sandbox:
         self._left.set()
         done = self._executor.submit(self._exits.close)
         if self._pid is not None and not done.done():
-            # A program that still computes is not waited for.
+            # Do not wait for a program that is still computing.
             with contextlib.suppress(OSError):
                 os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
         self._executor.shutdown(wait=False)
@@ -150,7 +152,7 @@ class Sandbox:
 
     @property
     def worker(self) -> int | None:
-        """The id of the process, once there is one."""
+        """The process ID of the worker; None before it starts."""
         return self._pid
 
     @property
@@ -158,10 +160,12 @@ class Sandbox:
         """The text that the program has printed so far."""
         return self._printed.output if self._printed is not None else ""
 
-    # -- checking -----------------------------------------------------------------------------------------------------
+    # -- Type check ----------------------------------------------------------------------------------------------------
 
     async def check(self, source: str, stubs: Mapping[str, str]) -> list[Problem]:
-        """Return the type checker's problems of the source, given the stub of each module of `tools`. Nothing runs."""
+        """Return the type checker's problems with the source, using the stub of each module of `tools`. Nothing is
+        run.
+        """
         return await self._do(lambda: self._check(source, stubs))
 
     def _check(self, source: str, stubs: Mapping[str, str]) -> list[Problem]:
@@ -187,7 +191,7 @@ class Sandbox:
                 exits, given, type_check=True, type_check_format="json"
             )
             try:
-                # Our own import comes first: when it arrives, the program is checked and nothing has run.
+                # mcpagent's import comes first: when it is requested, the program has been checked and nothing has run.
                 snapshot: Any = session.feed_start(f"import {CALLS}\n{source}")
                 while (
                     isinstance(snapshot, monty.FunctionSnapshot)
@@ -197,15 +201,15 @@ class Sandbox:
             except monty.MontyTypingError as error:
                 return reported(error.display())
             except monty.MontyRuntimeError:
-                return []  # of a statement that is rewritten before it runs
+                return []  # the statement will be rewritten before it runs
             except monty.MontyError as error:
                 return [Problem(0, "not-supported", str(error))]
         return []
 
-    # -- running ------------------------------------------------------------------------------------------------------
+    # -- Execution -----------------------------------------------------------------------------------------------------
 
     async def begin(self, state: bytes = b"", library: str = "") -> None:
-        """Load the variables of earlier programs (`dumped`), if any, and run the code of library modules.
+        """Load the dumped variables of earlier programs, if any, and run the code of library modules.
 
         Raises `ValueError` if the variables are unreadable.
         """
@@ -239,7 +243,7 @@ class Sandbox:
     def _checkout(
         self, exits: ExitStack, modules: dict[str, Any], **more: Any
     ) -> MontySession:
-        """Return the process that checks and then runs the program, or a new one if it is gone."""
+        """Return the process that checks and then runs the program; a new process if the old one has ended."""
         import pydantic_monty as monty
 
         with _without_terminal():
@@ -290,7 +294,9 @@ class Sandbox:
         return await self._do(lambda: self._snapshot.dump())  # type: ignore[union-attr]
 
     async def restore(self, snapshot: bytes, asked: Sequence[AskedCall]) -> None:
-        """Load a program that waited for these calls in another process. Raises `ValueError` if it is unreadable."""
+        """Load a program that waited for these calls in another process. Raises `ValueError` for an unreadable
+        snapshot.
+        """
 
         def load() -> None:
             import pydantic_monty as monty
@@ -308,7 +314,7 @@ class Sandbox:
         await self._do(load)
 
     async def value_of(self, expression: str) -> Any:
-        """Evaluate an expression of the runtime and return it as JSON data; None if it fails."""
+        """Return the value of an expression as JSON data; None if it fails."""
 
         def fed() -> Any:
             import pydantic_monty as monty
@@ -325,13 +331,13 @@ class Sandbox:
             except (
                 monty.MontyError,
                 RuntimeError,
-            ):  # the latter of a worker that is gone
+            ):  # RuntimeError if the worker has ended
                 return None
 
         return await self._do(fed)
 
     async def dumped(self) -> bytes:
-        """Return the dumped variables, for the next program; empty if they are gone."""
+        """Return the dumped variables for the next program; b"" if they are lost."""
 
         def dump() -> bytes:
             import pydantic_monty as monty
@@ -375,8 +381,7 @@ class Sandbox:
     def _file(self) -> str:
         """Return the file name of the program in tracebacks.
 
-        The interpreter numbers every piece of source that is fed, the runtime's own prelude and earlier programs
-        included.
+        The interpreter numbers every source that it runs, including the prelude and earlier programs.
         """
         import pydantic_monty as monty
 
@@ -413,7 +418,7 @@ class Sandbox:
         return Ended(unawaited)
 
     def _answered(self, snapshot: Any) -> Any:
-        """Answer the program's request as far as the answer is known at once."""
+        """Answer a request of the program immediately, if that is possible."""
         name = str(snapshot.function_name)
         if snapshot.is_os_function:
             if name in ("import", "import_stubs"):
@@ -469,7 +474,7 @@ class Sandbox:
 
 
 def _library_stubs() -> dict[str, Any]:
-    """Return the modules of the library for the type checker; one in a package has its own name there too."""
+    """Return the library's modules for the type checker; a module in a package also has its own name there."""
     import pydantic_monty as monty
 
     made: dict[str, Any] = {}

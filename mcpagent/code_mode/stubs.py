@@ -1,4 +1,4 @@
-"""Write a tool's definition as a Python stub, and convert a call's keyword arguments to the JSON for the tool.
+"""Write a tool's definition as a Python stub, and convert a call's keyword arguments to JSON for the tool.
 
 All text of servers is data here: names become identifiers, values `repr`, descriptions one escaped line.
 """
@@ -30,7 +30,7 @@ _MAX_CLASSES, _MAX_DEPTH, _MAX_BRANCHES, _MAX_VALUES, _MAX_FIELDS = 24, 6, 8, 40
 _MAX_VALUE_CHARACTERS = 60
 _MAX_INTEGER = 2**63
 _MAX_SCHEMAS = 2_000
-"""Schemas that are visited for one tool: a short schema may expand to very many."""
+"""Maximum number of schemas visited for one tool: a short schema may expand to very many."""
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITIONS = ("if", "then", "else")
@@ -46,10 +46,10 @@ _SCALARS = {
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """The stub of a function for the type checker, and the name of each keyword on the wire.
+    """The stub of a function for the type checker, and the JSON name of each keyword.
 
-    `classes` are the TypedDicts that `signature` names. `droppable` are keywords that a call omits if they are None.
-    `description` is one printable line that a docstring can hold.
+    `classes` are the TypedDicts that `signature` uses. `droppable` are keywords that a call omits if they are None.
+    `description` is one printable line that is safe in a docstring.
     """
 
     function: str
@@ -62,11 +62,11 @@ class Stub:
 
     @property
     def declared(self) -> str:
-        """The declaration in a stub file."""
+        """The declaration for a stub file."""
         return "\n".join((*self.classes, f"{self.signature}: ..."))
 
     def shown(self, note: str = "") -> str:
-        """Return the declaration as the model sees it, with the description and a further comment."""
+        """Return the declaration for the model, with the description and `note` as docstring."""
         words = "\n".join(filter(None, (self.description, note)))
         doc = "    ..."
         if words:
@@ -74,7 +74,7 @@ class Stub:
         return "\n".join((*self.classes, f"{self.signature}:", doc))
 
     def wire_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON arguments of a call written by the stub; unknown keywords stay unchanged."""
+        """Return the JSON arguments of a call that follows the stub; unknown keywords stay unchanged."""
         return {
             self.keywords.get(name, name): value
             for name, value in arguments.items()
@@ -88,7 +88,7 @@ def stub_of(
     output_schema: Mapping[str, Any] | None = None,
     taken: frozenset[str] = frozenset(),
 ) -> Stub:
-    """Return the stub of a tool under this valid name; none of its classes has a `taken` name."""
+    """Return the stub of a tool as a function of this valid name; its class names are not in `taken`."""
     parameters = _merged(definition.parameters)
     properties = properties_of(parameters)
     undescribed = sorted(set(required_of(parameters)) - properties.keys())
@@ -141,7 +141,7 @@ def _written_parameters(
 def _further_parameters(
     types: _Types, parameters: Mapping[str, Any], keywords: Mapping[str, str]
 ) -> list[str]:
-    """Return `**arguments` if the schema accepts properties that it does not name, else nothing."""
+    """Return `**arguments` if the schema accepts further properties, otherwise []."""
     is_free = (
         "properties" not in parameters
         and parameters.get("additionalProperties") is not False
@@ -158,7 +158,7 @@ def _further_parameters(
 
 
 def _merged(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of all arguments, with those that only a branch of a top-level union or `allOf` describes.
+    """Return one schema of all arguments, including those that only a branch of a top-level union or `allOf` describes.
 
     An argument is required if the schema, a part of `allOf`, or every branch of a union requires it.
     """
@@ -207,7 +207,7 @@ def _result_type(types: _Types, output_schema: Mapping[str, Any] | None) -> str:
 
 
 def _docstring(definition: ToolDefinition, keywords: Mapping[str, str]) -> str:
-    """Return a one-line description of the tool, in characters that can neither end a docstring nor start an escape."""
+    """Return a one-line description of the tool, without characters that could end a docstring or begin an escape."""
     words = first_sentences(definition.description, MAX_DESCRIPTION)
     renamed = [
         f"{keyword_} is {name[:64]!a}"
@@ -218,17 +218,17 @@ def _docstring(definition: ToolDefinition, keywords: Mapping[str, str]) -> str:
 
 
 def plain_words(text: str) -> str:
-    """Return the text in a form for a docstring, with its quotes and backslashes neutralised."""
+    """Return the text for a docstring, with quotes and backslashes replaced."""
     line = " ".join(for_model(text).split())
     return line.replace("\\", "/").replace('"', "'")
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- Types -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Types:
-    """Types of schemas within one root; the classes they need, by name, in the order in which they can be read."""
+    """Python types of schemas within one root, and the classes that these need, by name, in the order of definition."""
 
     root: Mapping[str, Any]
     prefix: str
@@ -238,18 +238,18 @@ class _Types:
     _left: Iterator[int] = field(default_factory=lambda: iter(range(_MAX_SCHEMAS)))
 
     def within(self, root: Mapping[str, Any]) -> _Types:
-        """Return the types of another root, which add to the same classes."""
+        """Return the converter for another root, which adds to the same classes."""
         return _Types(root, self.prefix, self.taken, self.classes, _left=self._left)
 
     def of(self, schema: Any, hint: str, depth: int = 0) -> str:
-        """Return the type of valid values, or a wider one if Python cannot express it."""
+        """Return the type of the schema's valid values, or a wider one if Python cannot express it."""
         kind = self._of(schema, hint, depth)
         if (
             isinstance(schema, dict)
             and schema.get("nullable") is True
             and not _takes_none(kind)
         ):
-            return f"{kind} | None"  # of OpenAPI 3.0
+            return f"{kind} | None"  # `nullable` is from OpenAPI 3.0
         return kind
 
     def _of(self, schema: Any, hint: str, depth: int) -> str:
@@ -270,7 +270,7 @@ class _Types:
         for key in _BRANCHES[1:]:
             if isinstance(branches := schema.get(key), list):
                 if "properties" in schema or schema.get("type") == "object":
-                    break  # `_of_kind` describes an object; branches only add to it
+                    break  # `_of_kind` describes an object, to which branches only add
                 return self._union(
                     [
                         self.of(branch, hint, depth + 1)
@@ -322,7 +322,7 @@ class _Types:
                 return "Any"
 
     def _items(self, schema: Mapping[str, Any], hint: str, depth: int) -> str:
-        """Return the type of an array's items; those of a tuple are a union, since JSON has lists alone."""
+        """Return the type of an array's items; for a tuple, a union of its items' types, since JSON only has lists."""
         items, first = schema.get("items"), schema.get("prefixItems")
         if not isinstance(first, list):
             return self.of(items, hint, depth) if isinstance(items, dict) else "Any"
@@ -354,7 +354,7 @@ class _Types:
             name = self._references[id(found)] = self._free_name(last)
             kind = self._object(found, last, depth, name)
         else:
-            self._references[id(found)] = "Any"  # a schema that contains itself
+            self._references[id(found)] = "Any"  # the schema contains itself
             kind = self.of(found, last, depth + 1)
         self._references[id(found)] = kind
         return kind
@@ -393,12 +393,12 @@ class _Types:
         fields |= dict.fromkeys(sorted(required - fields.keys()), "Any")
         self.classes.pop(
             name
-        )  # after those of its fields: what is no class statement is read at once
+        )  # after the classes of its fields: other statements are evaluated at once
         self.classes[name] = _typed_dict(name, fields)
         return name
 
     def _free_name(self, hint: str) -> str:
-        """Return an unused class name; "" if there are too many already."""
+        """Return an unused class name; "" if there are too many classes."""
         if len(self.classes) >= _MAX_CLASSES:
             return ""
         base = f"{self.prefix}{_class_name(hint)}"[:50]
@@ -431,7 +431,7 @@ def _class_name(text: str) -> str:
 
 
 def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
-    """Return whether the schema allows objects with keys other than the described ones."""
+    """Return whether the schema allows keys other than the described ones."""
     if schema.get("additionalProperties", False) is not False:
         return True
     if any(
@@ -476,14 +476,14 @@ def _literal(values: list[Any]) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether the value is short and a `Literal` can contain it."""
+    """Return whether the value is short and can be in a `Literal`."""
     if isinstance(value, str):
         return len(value) <= _MAX_VALUE_CHARACTERS
     return value is None or (isinstance(value, int) and abs(value) < _MAX_INTEGER)
 
 
 def _kinds_of(values: list[Any]) -> str:
-    """Return the types of values that no `Literal` can contain, as a union; "Any" if any type is unknown."""
+    """Return a union of the types of values that cannot be in a `Literal`; "Any" if a type is unknown."""
     names = {bool: "bool", int: "int", float: "float", str: "str", type(None): "None"}
     kinds = dict.fromkeys(
         names.get(kind, "Any") for kind in dict.fromkeys(map(type, values))
@@ -507,7 +507,7 @@ def _takes_none(kind: str) -> bool:
 
 
 def _default(schema: Any, kind: str) -> str:
-    """Return the schema's default as source code, or "" if it is missing, not representable or not of the type."""
+    """Return the schema's default as source code; "" if it is missing, not representable or of another type."""
     if not isinstance(schema, dict) or "default" not in schema:
         return ""
     value = schema["default"]

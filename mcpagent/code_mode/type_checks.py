@@ -1,8 +1,8 @@
-"""Judge the type checker's problems in a program: certain ones refuse it, possible ones are reported if it fails.
+"""Classify the type checker's problems: certain problems refuse the program, possible ones are reported if it fails.
 
-The rule of a problem decides, and the types of the expressions that it is about: if one of them is a union, the problem
-is certain only if every member of the union has it. The checker itself answers both questions: `revealing` makes
-it name the types, and `for_members` repeats the operation with each member.
+The rule of a problem decides, and the types of the expressions concerned: if a type is a union, the problem is certain
+only if it occurs for every member. The checker answers both questions: `_reveal` makes it name the types, and
+`_failing_for_all` repeats the operation with each member.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_MEMBERS, _MAX_PROBLEMS = 16, 40
 _ANYTHING = frozenset({"Any", "Unknown", "object"})
 _NARROWER = frozenset({("int", "float"), ("LiteralString", "str")})
 _GROWING = frozenset({"list", "dict", "set", "defaultdict", "deque", "Counter"})
-"""Containers whose element type the checker takes from their first values."""
+"""Containers whose element type the checker infers from their first values."""
 
 _CERTAIN = frozenset(
     {
@@ -52,7 +52,7 @@ _BY_TYPES = frozenset(
         "unsupported-operator",
     }
 )
-"""Rules whose problems are certain if no operand may have another type."""
+"""Rules whose problems are certain if no operand can have another type."""
 
 _CLASS = re.compile(r"^(?:class (\w+)\(TypedDict\)|(\w+) = TypedDict\()", re.MULTILINE)
 _LEFT_OUT = re.compile(r"(?:,| \|) \.\.\. omitted \d{1,6} (?:literals|union elements)")
@@ -62,9 +62,9 @@ _REVEALED = re.compile(r"`(.*)`", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem that the type checker found: a range of the checked source, lines and columns from 1 on.
+    """A problem that the type checker found: a range of the checked source, with lines and columns from 1.
 
-    `is_certain`: the program ends with it if it comes to this line.
+    `is_certain`: the program ends with this problem if it reaches this line.
     """
 
     line: int
@@ -81,9 +81,9 @@ Check = Callable[[str], Awaitable[list[Problem]]]
 
 
 def reported(report: str) -> list[Problem]:
-    """Return the problems of the checker's report.
+    """Return the problems in the checker's report.
 
-    Those in the first line, which is ours, appear only if there are no others.
+    Problems in the first line, which mcpagent wrote, are returned only if there are no others.
     """
     try:
         found = json.loads(report)
@@ -105,12 +105,12 @@ def _problem(one: Mapping[str, object]) -> Problem:
     return Problem(line, rule, message, column, end_line, end_column)
 
 
-# -- the expressions of a problem -------------------------------------------------------------------------------------
+# -- Expressions of a problem ------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Site:
-    """A problem with the node that it is about, and the expressions whose types decide."""
+    """A problem with its syntax node, and the expressions whose types decide about it."""
 
     problem: Problem
     node: ast.AST | None
@@ -120,7 +120,7 @@ class _Site:
 
 @dataclass(slots=True)
 class _Checked:
-    """The program in the checked source, below `before` other lines."""
+    """The program within the checked source, after `before` other lines."""
 
     source: str
     before: int
@@ -140,7 +140,7 @@ class _Checked:
         return cls(source, before, tree, parents, Lines.of(program))
 
     def node_at(self, problem: Problem) -> ast.AST | None:
-        """Return the outermost expression or statement with exactly this range."""
+        """Return the outermost expression or statement with exactly this range, or None."""
         begin = self._offset(problem.line, problem.column)
         end = self._offset(problem.end_line, problem.end_column)
         found = (
@@ -166,7 +166,7 @@ class _Checked:
         return start + len(text[: column - 1].encode())
 
     def call_of(self, node: ast.AST) -> ast.Call | None:
-        """Return the call that a node is an argument of."""
+        """Return the call that has this node as an argument, or None."""
         parent = self.parents.get(id(node))
         if isinstance(parent, ast.keyword):
             parent = self.parents.get(id(parent))
@@ -217,7 +217,7 @@ def _receiver(call: ast.Call) -> list[ast.expr]:
     return [call.func.value] if isinstance(call.func, ast.Attribute) else []
 
 
-# -- the checker's answers --------------------------------------------------------------------------------------------
+# -- Queries to the checker --------------------------------------------------------------------------------------------
 
 
 async def certain(
@@ -227,7 +227,7 @@ async def certain(
     problems: Sequence[Problem],
     stubs: Mapping[str, str],
 ) -> list[Problem]:
-    """Return the problems that end the program for sure if it comes to them. `stubs` are those of each module."""
+    """Return the problems that certainly end the program if it reaches them. `stubs` are those of each module."""
     checked = await asyncio.to_thread(_Checked.of, source, before)
     classes = {
         name: module
@@ -294,7 +294,7 @@ def _is_set(name: str, checked: _Checked) -> bool:
 
 
 def _may_fit(site: _Site, checked: _Checked, classes: frozenset[str]) -> bool:
-    """Return whether an argument may be right: for a growing container, or of a type that differs in guesses only."""
+    """Return whether an argument may be valid: for a growing container, or if its type is only guessed."""
     call = checked.call_of(site.node) if site.node else None
     if call is not None and any(isinstance(one, ast.Starred) for one in call.args):
         return True
@@ -318,7 +318,7 @@ def _is_spread(call: ast.Call) -> bool:
 
 
 def _is_missing_key(node: ast.AST | None, checked: _Checked) -> bool:
-    """Return whether a program reads a key that the type lacks, without asking first whether it is there."""
+    """Return whether a program reads a key that the type lacks, without first checking that the key exists."""
     parent = checked.parents.get(id(node))
     if not isinstance(node, ast.Constant) or not isinstance(parent, ast.Subscript):
         return False
@@ -332,7 +332,7 @@ def _is_missing_key(node: ast.AST | None, checked: _Checked) -> bool:
 
 
 async def _reveal(check: Check, checked: _Checked, sites: Sequence[_Site]) -> None:
-    """Let the checker name the type of each operand: it is revealed in a tuple with its number."""
+    """Make the checker name the type of each operand, by revealing a tuple of the operand and its number."""
     edits: list[Edit] = []
     wanted: dict[int, tuple[_Site, int]] = {}
     for site in sites:
@@ -364,7 +364,7 @@ async def _reveal(check: Check, checked: _Checked, sites: Sequence[_Site]) -> No
 
 
 def _tuple_parts(text: str) -> tuple[str, int, str] | None:
-    """Split `tuple[T, Literal[3], U]`; U is optional."""
+    """Return the parts of `tuple[T, Literal[3], U]`, where U is optional; None for other texts."""
     tree = _parsed(text)
     if not isinstance(tree, ast.Subscript) or not isinstance(tree.slice, ast.Tuple):
         return None
@@ -376,7 +376,7 @@ def _tuple_parts(text: str) -> tuple[str, int, str] | None:
 
 
 def _unreadable(text: str) -> tuple[str, int, str] | None:
-    """Return the number of a type that Python cannot read, such as a function's: it counts as unknown."""
+    """Return the number of a type that Python cannot parse, such as a function's, which counts as unknown; or None."""
     number = _NUMBER.search(text)
     if number is None:
         return None
@@ -409,7 +409,7 @@ def _is_union(kind: str) -> bool:
 
 
 def _is_open(kind: str) -> bool:
-    """Return whether a value of this type may have any other: the type, or a member of it, is unknown."""
+    """Return whether the type, or a member of it, is unknown, so that a value may have any type."""
     return any(_parts(one)[0] in _ANYTHING for one in _members(kind))
 
 
@@ -421,7 +421,7 @@ def _name_of(kind: str) -> str:
 async def _failing_for_all(
     check: Check, checked: _Checked, sites: Sequence[_Site], classes: Mapping[str, str]
 ) -> set[int]:
-    """Return the identities of the sites whose operation fails for each combination of members."""
+    """Return the IDs (`id`) of the sites whose operation fails for every combination of members."""
     lines, owners = list[str](), list[int]()
     known = {
         *classes,
@@ -475,7 +475,7 @@ async def _failing_for_all(
 
 
 def _template(site: _Site, checked: _Checked) -> str:
-    """Return the operation of a site on the variables `v0` and `v1`; "" if it depends on more."""
+    """Return the operation of a site, with `v0` and `v1` as operands; "" if it depends on other values."""
     match site.node:
         case ast.Attribute(attr=name):
             return f"v0.{name}"
@@ -500,13 +500,14 @@ def _template(site: _Site, checked: _Checked) -> str:
             return "[*v0]" if site.problem.rule == "not-iterable" else ""
 
 
-# -- types ------------------------------------------------------------------------------------------------------------
+# -- Comparison of types -----------------------------------------------------------------------------------------------
 
 
 def _may_be_right(message: str, classes: frozenset[str], every: bool) -> bool:
-    """Return whether expected and found type differ only in ways that the checker cannot know.
+    """Return whether expected and found type differ only in ways that the checker cannot judge.
 
-    `every`: the values of a union are all there, as in a list of constants; else the value has one of its types.
+    `every`: the value contains all members of a union, as a list of constants does; otherwise it has one of these
+    types.
     """
     for before, between in (
         ("Expected `", "`, found `"),
@@ -584,7 +585,7 @@ def _kind(value: ast.expr) -> str:
 
 
 def _parts(kind: ast.expr) -> tuple[str, list[ast.expr]]:
-    """`dict[str, int]` as its name and what is in it."""
+    """Return the name of a type and its arguments: `dict` and `str, int` for `dict[str, int]`."""
     match kind:
         case ast.Name(id=name):
             return name, []

@@ -1,4 +1,4 @@
-"""List the equivalent spellings of an address, by the URL standard (WHATWG) or by the habits of servers."""
+"""List the equivalent spellings of an address, by the URL standard (WHATWG) and by common server behaviour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_TIMES_ENCODED = 8
 
 
 def percent_decoded(text: str) -> list[str]:
-    """Return the text, followed by its forms with one more level of percent encoding removed each."""
+    """Return the text, followed by its percent-decoded forms, one for each level of encoding."""
     seen = [text]
     while len(seen) <= _MOST_TIMES_ENCODED and (plain := unquote(seen[-1])) != seen[-1]:
         seen.append(plain)
@@ -25,17 +25,17 @@ def percent_decoded(text: str) -> list[str]:
 
 
 def spellings(uri: str) -> Iterator[str]:
-    """Yield the other spellings of the address.
+    r"""Yield the other spellings of the address.
 
-    Examples: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`, `http:\\\\host\\a`, its host in
-    the letters of a language and as in DNS, with and without the usual port.
+    Examples: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`, `http:\\host\a`; the host in
+    Unicode and in its DNS form, with and without the default port.
     """
     scheme, colon, rest = uri.translate(_DROPPED).partition(":")
     if not colon:
         return
     scheme = scheme.strip().lower()
     usual = _DEFAULT_PORTS.get(scheme)
-    if usual is not None:  # any number of slashes of either kind
+    if usual is not None:  # any number of slashes or backslashes
         rest = "//" + rest.replace("\\", "/").lstrip("/")
     if not rest.startswith("//"):
         authority, path = "", rest.lstrip("/")
@@ -66,7 +66,7 @@ def spellings(uri: str) -> Iterator[str]:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """Return a host in lower case without its last full stop, and the port without zeros in front, "" for none."""
+    """Return a host in lower case without a final dot, and its port without leading zeros; "" without a port."""
     name, colon, port = host.rpartition(":")
     if not colon or not (port.isdecimal() or not port):
         name, port = host, ""
@@ -74,13 +74,13 @@ def _split(host: str) -> tuple[str, str]:
 
 
 def _hosts(host: str) -> Iterator[str]:
-    with contextlib.suppress(ValueError):  # UnicodeError is one
+    with contextlib.suppress(ValueError):  # includes UnicodeError
         ascii_host = host.encode("idna").decode()
         yield ascii_host
         yield ascii_host.encode().decode("idna")
     with contextlib.suppress(ValueError):
         yield f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
-    # The number of an address in any of its forms: `127.1`, `0x7f000001`, `017700000001`. A name raises.
+    # An IPv4 address in any of its forms: `127.1`, `0x7f000001`, `017700000001`. A host name raises an error.
     with contextlib.suppress(OSError, ValueError):
         number = re.sub(r"0x(?=\.|$)", "0", host)  # "0x" is zero in the URL standard
         yield socket.inet_ntoa(socket.inet_aton("" if " " in host else number))

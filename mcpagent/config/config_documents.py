@@ -1,4 +1,4 @@
-"""A configuration file: its parsed content, and the position of each value for errors."""
+"""A configuration file: its parsed content, and the position of each value for error messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from mcpagent.utilities.text.safe_text import safe_line
 class ConfigDocument:
     """Parsed JSON with the offset of each value, so that an error can report line and column.
 
-    `runs_in` is the default folder that its servers are started in; "" is the current one.
+    `label` names the document in errors. `folder` is the file's folder. `runs_in` is the default working folder of its
+    servers; "" is the current folder.
     """
 
     label: str
@@ -35,7 +36,7 @@ class ConfigDocument:
     runs_in: str = ""
 
     def place(self, path: ValuePath, *, column: bool = True) -> str:
-        """Return `file:line:column` of the value or its nearest container; only the label if there is no text."""
+        """Return `file:line:column` of the value or of its nearest container; only the label if there is no text."""
         offset = next(
             (
                 self.offsets[path[:end]]
@@ -53,7 +54,7 @@ class ConfigDocument:
         return f"{self.label}:{line}"
 
     def error(self, path: ValuePath, what: str) -> ConfigError:
-        """Return the error to raise: `file:line:column: path.of.the.value: what`."""
+        """Return an error with the text `file:line:column: path.of.the.value: what`."""
         dotted = ".".join(safe_line(str(step), 60) for step in path)
         return ConfigError(
             f"{self.place(path)}: {dotted}{': ' if dotted else ''}{what}"
@@ -66,7 +67,7 @@ def read_document(path: Path) -> ConfigDocument:
 
 
 def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
-    """Return the content of a configuration file. Raises `ConfigError` for what cannot be one."""
+    """Return the content of a configuration file. Raises `ConfigError` if it cannot be read, or is too large."""
     label = str(path)
     try:
         return read_bounded(path, limit)
@@ -97,7 +98,9 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def near_file(path: Path) -> str:
-    """Return why a file is not found, for a place behind its name: its folder, or a file with a similar name."""
+    """Return the reason why a file was not found, to append to its name: a missing folder, or a file with a similar
+    name.
+    """
     try:
         names = {
             entry.stem: entry.name
@@ -150,7 +153,7 @@ def parse_document(label: str, raw: bytes, folder: Path) -> ConfigDocument:
 
 
 def no_json(label: str, error: json.JSONDecodeError) -> str:
-    """Return `label:line:column: problem` without the line itself, which may contain a secret."""
+    """Return `label:line:column: problem` for invalid JSON, without the line itself, which may contain a secret."""
     place = f"{label}:{error.lineno}:{error.colno}"
     if not error.doc[error.pos :].strip():
         return f"{place}: it ends in the middle of its JSON; write the rest, and close each {{ and ["
@@ -158,7 +161,7 @@ def no_json(label: str, error: json.JSONDecodeError) -> str:
 
 
 def _long_number(label: str, text: str) -> str:
-    """Return the error for the first number that has more digits than Python reads."""
+    """Return the error message for the first number with more digits than Python can read."""
     most = sys.get_int_max_str_digits()
     for span in value_spans(text):
         digits = text[span.start : span.end].removeprefix("-")
@@ -170,18 +173,20 @@ def _long_number(label: str, text: str) -> str:
 
 
 INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")
-"""Folders in which clients keep a project's file."""
+"""Folders inside a project in which other clients store their configuration file."""
 
 
 def own_workspace(folder: Path) -> Path:
-    """Return the folder that a file belongs to: of one in `.vscode` and its like, the folder above."""
+    """Return the project folder of a configuration file in `folder`: the parent of `.vscode` and similar folders, else
+    `folder`.
+    """
     if folder.name in INSIDE_A_PROJECT:
         return folder.parent
     return folder
 
 
 def _refuse_repeated_keys(document: ConfigDocument, spans: Iterable[Span]) -> None:
-    """Raise `ConfigError` for a repeated key: programs and readers disagree about which value counts."""
+    """Raise `ConfigError` for a repeated key, because programs and people disagree about which value counts."""
     seen: set[ValuePath] = set()
     repeated: list[tuple[ValuePath, int]] = []
     for path, key in ((span.path, span.key) for span in spans):
@@ -207,10 +212,10 @@ def entry_values(
     keys: Mapping[str, str],
     folded: Callable[[str], str] = str,
 ) -> tuple[dict[str, Any], dict[str, ValuePath]]:
-    """Return the values of an entry by our keys, without those that are null, and the place of each.
+    """Return the values of an entry by mcpagent's keys, without null values, and the path of each.
 
-    `keys` has our key for each spelling, after it was `folded`. Keys of other clients are passed over. Raises
-    `ConfigError` for a mistyped key, and for two spellings of one key.
+    `keys` maps each spelling to mcpagent's key, after `folded` was applied to it. Keys of other clients are ignored.
+    Raises `ConfigError` for a mistyped key, and for two spellings of one key.
     """
     values: dict[str, Any] = {}
     places: dict[str, ValuePath] = {}
@@ -239,7 +244,7 @@ def entry_values(
 
 
 def kind_of(value: Any) -> str:
-    """Return JSON's name for the type of a value, for an error line: "a list", "an object"."""
+    """Return JSON's name for the type of a value, for an error message: "a list", "an object"."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -258,7 +263,7 @@ def kind_of(value: Any) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """Return the value for an error line; of a string only the beginning: it may be a secret."""
+    """Return the value for an error message; only the beginning of a string, because it may be a secret."""
     if isinstance(value, str):
         return f'"{safe_line(value, 30)}"'
     if isinstance(value, list | tuple | dict) or value is None:

@@ -14,7 +14,9 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The position of a value: `start` to `end`, and `key`, the start of its key (`start` for a list's item)."""
+    """The position of a value: from `start` to `end`. `key` is the start of its key; for a list item, it equals
+    `start`.
+    """
 
     path: ValuePath
     key: int
@@ -33,7 +35,7 @@ _NOT_A_LINE_END = re.compile(r"[^\n]")
 
 
 def blank_comments(text: str) -> str:
-    """Return the text with comments turned into spaces, so that offsets and lines stay."""
+    """Return the text with comments replaced by spaces, so that offsets and lines do not change."""
 
     def blank(match: re.Match[str]) -> str:
         found = match.group()
@@ -45,20 +47,20 @@ def blank_comments(text: str) -> str:
 
 
 def blank_extras(text: str) -> str:
-    """Return the text with comments and trailing commas turned into spaces: plain JSON of the same length."""
+    """Return the text with comments and trailing commas replaced by spaces: plain JSON of the same length."""
     return _TRAILING_COMMA.sub(
         lambda match: " " if match[1] else match.group(), blank_comments(text)
     )
 
 
 def comments(text: str) -> list[tuple[int, int]]:
-    """Start and end of each comment."""
+    """Return the start and end of each comment."""
     return [match.span() for match in _EXTRAS.finditer(text) if not match["string"]]
 
 
 @dataclass(slots=True)
 class _Open:
-    """A value whose end is not reached yet: an object, a list, or the whole text ("")."""
+    """A value that the scanner has entered but not left: an object, a list, or the whole text ("")."""
 
     kind: str
     path: ValuePath
@@ -69,7 +71,7 @@ class _Open:
 
 
 def value_spans(text: str) -> Iterator[Span]:
-    """Yield every value of a valid JSON text, inner values first; a repeated key is yielded repeatedly."""
+    """Yield every value in a valid JSON text, inner values first; a value under a repeated key is yielded each time."""
     open_values: list[_Open] = []
     expect_key = False
     for match in _LEXEME.finditer(text):
@@ -101,17 +103,17 @@ def value_spans(text: str) -> Iterator[Span]:
                 yield Span(path, key, at, match.end())
 
 
-# -- changes that preserve everything else: comments, order, indentation, trailing commas ------------------------
+# -- Edits that preserve comments, order, indentation and trailing commas ----------------------------------------------
 
 MAX_INLINE = 88
-"""Maximum width of a list or an inner object on one line."""
+"""Maximum width of a list or an inner object that is written on one line."""
 
 
 def with_value(text: str, path: ValuePath, value: Any) -> str:
-    """Return the text with this value at the path; missing objects on the way are created.
+    """Return the text with this value at the path; missing objects on the path are created.
 
-    The text is valid JSON with comments, and its top value is an object. Raises `ValueError` if a value on the way is
-    no object.
+    The text must be valid JSON with comments, and its top value an object. Raises `ValueError` if another value on the
+    path is not an object.
     """
     spans = _spans(text)
     for depth in range(len(path), -1, -1):
@@ -132,7 +134,9 @@ def with_value(text: str, path: ValuePath, value: Any) -> str:
 
 
 def without_value(text: str, path: tuple[str, ...]) -> str:
-    """Return the text without the member at the path; comments outside of it stay. Nothing there: the same text."""
+    """Return the text without the member at the path; other comments stay. If the member is missing, the text is
+    unchanged.
+    """
     while (span := _spans(text).get(path)) is not None:
         text = _without(text, span)
     return text
@@ -191,7 +195,7 @@ def _with_first_member(
 
 
 def _end_of_line(text: str, plain: str, place: int, limit: int) -> int | None:
-    """Return the end of the line of `place`, past comments; None if another text than comments follows on it."""
+    """Return the end of the line of `place`, after its comments; None if other text follows on the line."""
     ends = dict(comments(text))
     while place < limit:
         if text[place] == "\n":
@@ -230,7 +234,7 @@ def _without(text: str, span: Span) -> str:
 
 
 def _after_spaces(text: str, place: int) -> int:
-    """Return the index after spaces before the next text on the same line; this index if no text follows."""
+    """Return the index after the spaces at `place`, or `place` itself if only the end of the line follows."""
     after = place + len(text[place:]) - len(text[place:].lstrip(" \t"))
     if text[after] in "\r\n":
         return place
@@ -260,7 +264,7 @@ def _indent_of_line(text: str, place: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return one step of indentation: the smallest in the text."""
+    """Return one step of indentation: the smallest indentation in the text, else two spaces."""
     steps = [found for found in re.findall(r"^([ \t]+)\"", text, re.MULTILINE) if found]
     return min(steps, key=len) if steps else "  "
 
@@ -286,7 +290,7 @@ def _member(key: str, value: Any, indent: str, text: str) -> str:
 
 
 def _fitting(value: Any, indent: str, before: int, text: str) -> str:
-    """Return the value on one line if it fits after so many columns, else each member of an object on one line."""
+    """Return the value on one line if it fits after `before` columns; else each member of an object on a line."""
     inline = _inline(value)
     is_object = isinstance(value, Mapping) and bool(value)
     is_flat = is_object and not any(

@@ -24,10 +24,10 @@ _SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class LiteralSecret:
-    """A secret at a `path` of keys in the entry, and the name of the variable that fits it.
+    """A secret at a `path` of keys in the entry, and `variable`, a suitable name for an environment variable.
 
-    `before` is the beginning of the value that is not secret: `Bearer `, `--token=`. In an address other parts may
-    follow, so `length` is the length of the secret; None: up to the end.
+    `before` is the beginning of the value that is not secret: `Bearer `, `--token=`. `length` is the length of the
+    secret if other text follows, as in an address; None: up to the end.
     """
 
     path: tuple[str | int, ...]
@@ -62,7 +62,9 @@ def literal_values(entry: Mapping[str, Any]) -> list[str]:
 
 
 def literal_warnings(server: str, entry: Mapping[str, Any]) -> list[str]:
-    """Return one line that names the literal secrets of a server's entry, with the command that moves them; or none."""
+    """Return a warning that names the literal secrets of an entry and the command that moves them; [] without
+    secrets.
+    """
     places = ", ".join(dict.fromkeys(map(str, literal_secrets(entry))))
     moving = f"mcpagent keys move {shlex.quote(server)}"
     if places:
@@ -99,7 +101,7 @@ def _of_arguments(args: Any) -> Iterator[LiteralSecret]:
 
 
 def _of_addresses(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
-    """Yield the secrets in addresses, the last one first, so that a replacement does not move the earlier ones."""
+    """Yield the secrets in addresses, the last one first, so that replacing one does not move the others."""
     for key in KEYS["url"]:
         address = entry.get(key)
         if not isinstance(address, str) or holds_a_reference(address):
@@ -145,7 +147,7 @@ def holds_a_reference(text: str) -> bool:
 
 
 def variable_name(text: str) -> str:
-    """Return the text as the name of an environment variable."""
+    """Return a name for an environment variable made from the text."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper()
     if name and not name[0].isdigit():
         return name

@@ -28,10 +28,10 @@ from mcpagent.utilities.text.secrets import hide
 Found = TypeVar("Found")
 
 SERVICE = "mcpagent"
-"""The service name of mcpagent's keys in the system keyring, so `keyring get mcpagent NAME` reads them too."""
+"""The service name of mcpagent's keys in the system keyring, so that `keyring get mcpagent NAME` can read them."""
 
 KEYRING_SECONDS = 20.0
-"""Timeout of the system keyring, which may ask for its password on a screen that the user does not see."""
+"""Timeout of the system keyring, which may ask for a password in a window that the user does not see."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.@:/-]{1,100}")
 
@@ -50,11 +50,11 @@ class Backend(Protocol):
 
 
 class KeyringError(Exception):
-    """Raised if the keyring cannot be used; the message is the reason, written as the end of a sentence."""
+    """Raised if the keyring cannot be used; the message is the reason, worded as the end of a sentence."""
 
 
 class BoundedKeyring:
-    """A keyring that is loaded on first use and waited for at most `seconds`; after a timeout it is not used again.
+    """A keyring that is loaded on first use, with a timeout of `seconds`; after a timeout it is not used again.
 
     `load` returns None if there is no keyring.
     """
@@ -68,7 +68,7 @@ class BoundedKeyring:
         self._backend: Backend | None = None
 
     def use(self, act: Callable[[Backend], Found]) -> Found:
-        """Return the result of `act`. Raises `KeyringError`."""
+        """Call `act` with the keyring, and return its result. Raises `KeyringError`."""
         if self._trouble:
             raise KeyringError(self._trouble)
         answer: Future[Found] = Future()
@@ -102,7 +102,7 @@ class BoundedKeyring:
 
 
 NO_KEYRING = BoundedKeyring(lambda: None)
-"""A keyring for stores that have all secrets in files."""
+"""A missing keyring, for stores that put all secrets into files."""
 
 
 def _load_backend() -> Backend | None:
@@ -111,7 +111,7 @@ def _load_backend() -> Backend | None:
     except ImportError:
         return None
     backend = keyring.get_keyring()
-    # The library's own placeholders for "none" and "switched off" have a priority of 0 and below.
+    # The library's backends for "no keyring" and "disabled" have a priority of 0 or less.
     if backend.priority > 0:
         return backend
     return None
@@ -119,13 +119,15 @@ def _load_backend() -> Backend | None:
 
 @cache
 def system_keyring() -> BoundedKeyring:
-    """Return the keyring of this process, shared so that after a timeout no code uses it again."""
+    """Return the keyring of this process. All code shares it, so after a timeout none uses it again."""
     return BoundedKeyring(_load_backend)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSecret:
-    """The location of a secret. `reason`: why it is in a file; None if it is in the keyring or comes from `list`."""
+    """The location of a secret. `reason` explains why it is in a file; None if it is in the keyring or comes from
+    `list`.
+    """
 
     name: str
     place: Literal["keyring", "file"]
@@ -135,7 +137,7 @@ class StoredSecret:
 
 
 class SecretStore:
-    """Secrets of one kind, one file each in `folder`; `service` is their service name in the keyring."""
+    """Secrets of one kind, with one file each in `folder`; `service` is their service name in the keyring."""
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class SecretStore:
         self._keyring = keyring
 
     def get(self, name: str) -> str | None:
-        """Return the secret, None if it was never set here. Raises `CredentialsError` if the keyring fails."""
+        """Return the secret; None if this store never stored it. Raises `CredentialsError` if the keyring fails."""
         entry = self._read(self._path(name))
         if entry is None:
             return None
@@ -158,13 +160,13 @@ class SecretStore:
         return self._from_keyring(name)
 
     def find(self, name: str) -> str | None:
-        """Return the secret as `get` does, also one that another program stored in the keyring."""
+        """Return the secret like `get`, including a secret that another program stored in the keyring."""
         if (found := self.get(name)) is not None:
             return found
         return self._from_keyring(name, quiet=True)
 
     def set(self, name: str, value: str) -> StoredSecret:
-        """Store it, in the keyring or else in a file. Raises `ConfigError` if neither is writable."""
+        """Store the secret in the keyring, or else in a file. Raises `ConfigError` if neither is writable."""
         path, saved = self._path(name), time.time()
         try:
             self._ring.use(
@@ -177,7 +179,7 @@ class SecretStore:
         return StoredSecret(name, "keyring", path, saved)
 
     def remove(self, name: str) -> StoredSecret | None:
-        """Delete it, and return its location; None if it was missing. Raises `CredentialsError`, see `get`."""
+        """Delete the secret, and return its location; None if it was missing. Raises `CredentialsError` like `get`."""
         path = self._path(name)
         entry = self._read(path)
         if entry is None:
@@ -192,7 +194,7 @@ class SecretStore:
         return kept
 
     def list(self) -> list[StoredSecret]:
-        """Return the stored secrets by name; no value is read."""
+        """Return the stored secrets sorted by name, without reading their values."""
         found = [(path, self._read(path)) for path in self._folder.glob("*.json")]
         return sorted(
             (_kept(path, entry) for path, entry in found if entry is not None),
@@ -233,7 +235,7 @@ class SecretStore:
         )
 
     def _read(self, path: Path) -> dict[str, Any] | None:
-        """Return the file's content; None if it is missing or broken."""
+        """Return the content of a secret's file; None if it is missing or invalid."""
         try:
             entry = json.loads(read_own(path))
         except (OSError, ValueError, RecursionError):
@@ -262,7 +264,7 @@ def _kept(path: Path, entry: Mapping[str, Any]) -> StoredSecret:
 def key_store(
     environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None
 ) -> SecretStore:
-    """Return the keys that the user sets: `mcpagent keys set NAME`."""
+    """Return the store of the keys that the user sets with `mcpagent keys set NAME`."""
     return SecretStore(user_data_folder(environ) / "keys", keyring=keyring)
 
 
@@ -276,12 +278,12 @@ def token_store(
 
 
 def is_key_name(name: str) -> bool:
-    """Return whether a key can have this name, also between the braces of `${keyring:name}`."""
+    """Return whether a key may have this name, so that `${keyring:name}` can contain it."""
     return _NAME.fullmatch(name) is not None
 
 
 class EnvironmentWithKeys(Mapping[str, str]):
-    """An environment that falls back to the stored key for a name that is missing or blank."""
+    """Environment variables with stored keys as a fallback for names that are missing or blank."""
 
     def __init__(self, environ: Mapping[str, str], keys: SecretStore) -> None:
         self.environ = environ
@@ -289,7 +291,7 @@ class EnvironmentWithKeys(Mapping[str, str]):
         self._read: dict[str, str | None] = {}
 
     def secret(self, name: str) -> str | None:
-        """Return the value of `${keyring:name}`."""
+        """Return the value of `${keyring:name}`; None if there is no such key."""
         value = None
         if is_key_name(name):
             value = self._keys.find(name)
@@ -323,7 +325,7 @@ class EnvironmentWithKeys(Mapping[str, str]):
 def with_stored_keys(
     environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None
 ) -> EnvironmentWithKeys:
-    """Return the environment with stored keys; the keyring is read only for a requested name that has a stored key."""
+    """Return the environment with stored keys as a fallback. A key is read only when its name is requested."""
     if isinstance(environ, EnvironmentWithKeys):
         return environ
     return EnvironmentWithKeys(environ, key_store(environ, keyring=keyring))

@@ -1,4 +1,4 @@
-"""The values of configured servers."""
+"""The values that describe a configured server."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 LogLevel: TypeAlias = Literal[
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
 ]
-"""The level of log messages that a server should send, from the most messages to the fewest (MCP, after RFC 5424)."""
+"""The minimum level of log messages that a server should send, from the most messages to the fewest (MCP, after RFC
+5424).
+"""
 
 Era: TypeAlias = Literal["auto", "legacy"]
-"""The first request to a server: a `server/discover` probe ("auto", "modern"), or `initialize` at once."""
+"""The first request to a server. "auto": a `server/discover` probe; "legacy": `initialize` at once."""
 
 
 APPROVALS: Mapping[str, Approval] = {
@@ -44,33 +46,39 @@ APPROVALS: Mapping[str, Approval] = {
     "deny": "deny",
     "never": "deny",
 }
-"""Values of `approval` in a configuration -> their meaning: run without asking, ask about each call, never run."""
+"""Values of `approval` in a configuration, with their meaning: run without asking, ask about each call, never run."""
 
 
 Scope: TypeAlias = Literal["", "user", "project", "card"]
-"""The origin of a server's entry: the user's own file, a file found in a project, or a card outside the user's own
-folders; "" for a file that the user named, or an entry that the calling program wrote."""
+"""The origin of a server's entry: "user" for the user's own file, "project" for a file found in a project, "card" for a
+card outside the user's own folders. "" is a file that the user named, or an entry written by the calling program.
+"""
 
 
 Grant: TypeAlias = Literal["authorization_code", "client_credentials", "jwt-bearer"]
-"""How tokens are obtained: a person signs in; the client signs in itself (RFC 6749 4.4); an assertion of a third party
-(RFC 7523)."""
+"""How tokens are obtained: the user signs in; the client authenticates itself (RFC 6749 4.4); an assertion of a third
+party (RFC 7523).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SignInConfig:
-    """Settings for the sign-in to one remote server. Empty: a user signs in, and the client registers itself.
+    """Settings for the sign-in to one remote server. By default, a user signs in, and the client registers itself.
 
-    `client_id` is a client that was registered beforehand. It authenticates with `client_secret`, or with `private_key`
-    (PEM) and the `algorithm` that it signs with ("": by the kind of key). `token` is a JWT that another issuer signed
-    for this client, and `token_file` a file with one, read again each time. With "jwt-bearer" it is exchanged for the
-    server's token (a workload's identity); with "client_credentials" it replaces the secret. With `idp_token_endpoint`
-    it is the identity token of a user there. That identity provider, addressed as `idp_client_id`, exchanges it for an
-    assertion to the server's authorization server (enterprise-managed authorization). `issuer` is the only
-    authorization server that receives any of this, even if the server names another. `client_metadata_url` is the https
-    address of a client metadata document; servers that support such documents use it as the client ID. `callback_port`
-    is the port of 127.0.0.1 that a user's sign-in returns to (0: any). `proof_of_possession`: tokens require a key of
-    this client (DPoP, RFC 9449); None: if the authorization server issues such tokens.
+    - `client_id`: a client that was registered beforehand. It authenticates with `client_secret`, or with `private_key`
+      (PEM) and its signing `algorithm` ("": by the type of key).
+    - `token`: a JWT that another issuer signed for this client; `token_file`: a file with one, read again each time.
+      With "jwt-bearer" it is exchanged for the server's token (workload identity); with "client_credentials" it
+      replaces the secret.
+    - `idp_token_endpoint`: the token is then the identity token of a user of this identity provider. The provider,
+      which knows the client as `idp_client_id`, exchanges it for an assertion to the server's authorization server
+      (enterprise-managed authorization).
+    - `issuer`: the only authorization server that receives any of this, even if the server names another.
+    - `client_metadata_url`: the https address of a client metadata document; servers that support such documents use it
+      as the client ID.
+    - `callback_port`: the port of 127.0.0.1 to which a user's sign-in returns (0: any).
+    - `proof_of_possession`: tokens require a key of this client (DPoP, RFC 9449); None: if the authorization server
+      supports such tokens.
     """
 
     grant: Grant = "authorization_code"
@@ -99,7 +107,7 @@ class SignInConfig:
 
     @property
     def is_unattended(self) -> bool:
-        """True if the sign-in needs no user."""
+        """Return whether the sign-in works without a user."""
         return self.grant != "authorization_code"
 
 
@@ -109,39 +117,38 @@ _SECRET_HEADERS = frozenset(
 
 
 class FileEntry(SecretMapping):
-    """An entry as its file has it, with literal secrets."""
+    """A server's entry as written in its file, including literal secrets, which `repr` does not show."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """An MCP server, variables already expanded.
+    """The configuration of an MCP server, with its variables expanded.
 
-    Seconds: `connect_timeout_seconds` bounds start, handshake and listing; `timeout_seconds` is how long a call may
-    stay silent (progress starts it again); `total_timeout_seconds` bounds a call despite progress. `enabled_tools`,
-    `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
-    are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool search
-    says (None). `source` is "file:line", and `scope` says whose file that is. `written` is the entry in that file,
-    variables not expanded. A text is a `Secret` if it has a value of the person's environment or keyring in it, is a
-    literal credential, or is the value of an Authorization, Cookie or X-API-Key header. Literal credentials are hidden
-    in all that is shown or stored (`mcpagent.utilities.text.secrets`).
-
-    `keeps_running`: processes that a server started stay if it exits by itself when it is closed.
-
-    `eager`: a server with cached lists is started in the background, not by its first call. `safe_to_repeat` are globs
-    of tools that may run twice. With `trust_hints`, mcpagent also believes the server's hints about tools that may be
-    repeated or only read. `approval` is a list of (glob of tools, approval of their calls), see
-    `mcpagent.permissions.decision`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
-    (estimated) above which a result is offloaded: for all tools, or by globs; 0 is never, None is the agent's own
-    threshold. `allowed_callers` are those of its tools in code mode: the model ("direct"), its programs ("code").
-    `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`: the server
-    may request answers of the agent's model. `roots`: the absolute folders reported to the server.
-    `sign_in`: the sign-in to a remote server.
-
-    With `openapi`, the server is an HTTP API: the path or URL of its OpenAPI document, or the document itself. `url` is
-    then the address of the API ("": as in the document). `credentials` are by the document's security schemes, or "*"
-    for any scheme: a key, a token, or `user:password`.
+    - `connect_timeout_seconds` limits start, handshake and listing. `timeout_seconds` is how long a call may stay
+      silent; progress restarts it. `total_timeout_seconds` limits a call despite progress.
+    - `enabled_tools`, `disabled_tools`, `always_load` and `safe_to_repeat` are globs over the server's own tool names;
+      the last are tools that may run twice.
+    - `defer_loading`: its tools are hidden until they are found (True), never hidden (False), hidden if listed, or as
+      the agent's tool search decides (None).
+    - `source` is "file:line", `scope` the owner of that file, `written` the entry in it without expanded variables.
+    - A text is a `Secret` if it contains a value of the user's environment or keyring, is a literal credential, or is
+      the value of an Authorization, Cookie or X-API-Key header. Literal credentials are redacted in all output
+      (`mcpagent.utilities.text.secrets`).
+    - `keeps_running`: processes that a server started may outlive it if it exits by itself when it is closed.
+    - `eager`: a server with cached lists starts in the background, not at its first call.
+    - `trust_hints`: mcpagent also believes the server's hints about tools that only read or may be repeated.
+    - `approval` is a list of (glob over tools, approval of their calls), see `mcpagent.permissions.decision`.
+    - `max_message_bytes` limits one message. `large_result_tokens` is the estimated size above which a result is
+      offloaded, for all tools or by globs; 0: never, None: the agent's setting.
+    - `allowed_callers` may call its tools in code mode: the model ("direct"), its programs ("code").
+    - `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`: the
+      server may request answers of the agent's model. `roots`: absolute folders reported to the server. `sign_in`: the
+      sign-in to a remote server.
+    - `openapi`: the server is an HTTP API with this OpenAPI document (a path, a URL, or the document itself). `url` is
+      then the address of the API ("": as in the document). `credentials` are by the document's security schemes, or "*"
+      for any scheme: a key, a token, or `user:password`.
     """
 
     name: str
@@ -244,19 +251,22 @@ class ServerConfig:
 
     @property
     def address(self) -> str:
-        """The URL as requests need it."""
+        """The server's URL with secrets in full, for requests."""
         return revealed(self.url)
 
     @property
     def may_sign_in(self) -> bool:
-        """True if it is a remote server with a sign-in: each MCP server, and an HTTP API whose entry has one."""
+        """Return whether the server can have a sign-in: a remote MCP server, or an HTTP API whose entry configures
+        one.
+        """
         return bool(self.url) and (not self.openapi or self.sign_in != SignInConfig())
 
 
 def _held(text: str | Secret, name: str = "", value: str = "") -> str | Secret:
-    """Return the text, as a `Secret` if a literal under this name is one; from then on, mcpagent redacts its secrets.
+    """Return the text; as a `Secret`, if a literal value under this name contains one. Its secrets are redacted from
+    then on.
 
-    `value` is the part of an argument behind its name.
+    `value` is the part of an argument after its name.
     """
     if isinstance(text, Secret):
         return text
@@ -268,7 +278,7 @@ def _held(text: str | Secret, name: str = "", value: str = "") -> str | Secret:
 
 
 def _concealed(text: str | Secret) -> Secret:
-    """Return a credential as a `Secret`; a literal one is hidden from now on."""
+    """Return a credential as a `Secret`; a literal one is redacted from now on."""
     if isinstance(text, Secret):
         return text
     hide(text)
@@ -276,7 +286,7 @@ def _concealed(text: str | Secret) -> Secret:
 
 
 def _held_address(url: str | Secret) -> str | Secret:
-    """Return `_held` for the address of a server."""
+    """Return the address of a server; as a `Secret`, if it contains one."""
     if isinstance(url, str) and any(secrets_in_server_address(url)):
         hide(*secrets_in_server_address(url))
         return Secret(url)
@@ -297,7 +307,7 @@ class ServerProblem:
 
 @dataclass(frozen=True, slots=True)
 class ServersConfig:
-    """The servers to start, the unusable servers, and the files they came from (in reading order)."""
+    """The servers to start, the unusable servers, and the files that were read, in order."""
 
     servers: tuple[ServerConfig, ...] = ()
     problems: tuple[ServerProblem, ...] = ()
@@ -308,5 +318,5 @@ ServersSource: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfi
 
 
 def tool_prefix(server_name: str) -> str:
-    """Return the server's name with each character that a tool name cannot have as "_"."""
+    """Return the server's name, with "_" for each character that a tool name cannot have."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", server_name)

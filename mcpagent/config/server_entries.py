@@ -61,7 +61,8 @@ def read_server(
     document: ConfigDocument,
     variables: Variables,
 ) -> ServerConfig:
-    """Return the entry as a value with its variables expanded; for a disabled one, only the parts without variables.
+    """Return the entry as a `ServerConfig` with its variables expanded; of a disabled server, only the parts without
+    variables.
 
     Raises `UnusableError` for a problem that other users of the file need not have, such as a missing variable, and
     `ConfigError` for a mistake in the file.
@@ -76,7 +77,7 @@ def read_server(
     if document.text:
         source = document.place(path, column=False)
     if disabled:
-        # Its variables need not be set, so nothing more of it is read.
+        # The variables of a disabled server need not be set, so nothing else is read.
         about = values.get("description")
         description = ""
         if isinstance(about, str):
@@ -108,7 +109,7 @@ def read_server(
     found = reader.read(*_AS_THEY_ARE) | reader.timeouts()
     if isinstance(approval := reader.value("approval", {}), str):
         approval = {"*": approval}
-    # A relative folder starts from the folder of the file.
+    # A relative folder starts from the configuration file's folder.
     roots = [
         os.path.abspath(document.folder / Path(root).expanduser())
         for root in reader.value("roots", ())
@@ -133,7 +134,7 @@ def read_server(
 
 
 def _target_problem(has_command: bool, has_url: bool, has_openapi: bool) -> str:
-    """Return the problem of an entry with these targets; "" for a valid entry."""
+    """Return the problem of an entry with these targets; "" if they are valid."""
     if has_openapi and has_command:
         return 'has both "command" and "openapi"; keep one of them'
     if has_openapi or has_command != has_url:
@@ -147,7 +148,7 @@ def _target_problem(has_command: bool, has_url: bool, has_openapi: bool) -> str:
 def _refuse_two_timeouts(
     values: Mapping[str, Any], places: Mapping[str, ValuePath], document: ConfigDocument
 ) -> None:
-    """Raise `ConfigError` for two timeouts: "timeout" is a separate key because its unit is guessed."""
+    """Raise `ConfigError` for two timeouts. They are separate keys, because the unit of "timeout" is guessed."""
     both = [key for key in values if key in ("timeout", "timeout_seconds")]
     if len(both) > 1:
         first, second = (places[key] for key in both)
@@ -157,9 +158,9 @@ def _refuse_two_timeouts(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of value: its name in an error line, its types, and the kind of the items of a list or an object.
+    """A kind of value: its name in errors, its types, and the kind of the items of a list or object (`inner`).
 
-    `bounds` are those of a number. `choices` are the allowed texts before variables are expanded (empty: any).
+    `bounds` limit a number. `choices` are the allowed texts, before variables are expanded (empty: any).
     """
 
     words: str
@@ -282,7 +283,7 @@ _AS_THEY_ARE = (
         "era",
     ),
 )
-"""Keys whose values `ServerConfig` has unchanged, under the same names."""
+"""Keys whose values go into `ServerConfig` unchanged, under the same names."""
 
 _FOLDERS = ("cwd", "env_file", "private_key_file", "token_file")
 _MAY_BE_SECRET = frozenset(
@@ -305,7 +306,7 @@ _MAY_BE_SECRET = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Read the typed values of one server's entry, and expand variables in every string."""
+    """Reads the typed values of one server's entry, and expands variables in every string."""
 
     document: ConfigDocument
     variables: Variables
@@ -314,12 +315,12 @@ class _Reader:
     kinds: Mapping[str, _Kind]
 
     def read(self, *keys: str) -> dict[str, Any]:
-        """Return the values of these keys, without those that are missing or empty texts."""
+        """Return the values of these keys, except missing keys and empty texts."""
         found = {key: self.value(key) for key in keys if key in self.values}
         return {key: value for key, value in found.items() if value != ""}
 
     def value(self, key: str, default: Any = "") -> Any:
-        """Return the value of a key, as `ServerConfig` has it. Raises `ConfigError` for one of another kind."""
+        """Return the value of a key as `ServerConfig` has it. Raises `ConfigError` if its type is wrong."""
         if key not in self.values:
             return default
         place, kind = self.places[key], self.kinds[key]
@@ -340,7 +341,7 @@ class _Reader:
         return value
 
     def _refuse_secrets(self, value: Any, place: ValuePath) -> None:
-        """Raise `ConfigError` for a secret in a text that the model, the server or other people see."""
+        """Raise `ConfigError` for a secret in a text that the model, the server or other people can see."""
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, Secret) and refers_to_secret(text.origin, place):
                 what = f"{safe_line(text.origin, 60)} is a secret, and this is shown; use env or headers"
@@ -382,9 +383,10 @@ class _Reader:
         }
 
     def environment(self) -> dict[str, str | Secret]:
-        """The variables that are set for the server; those of its `.env` file are overridden.
+        """Return the environment variables set for the server; those of `env` override those of its `.env` file.
 
-        Raises `UnusableError` for a file that cannot be read: others who use the same configuration have it.
+        Raises `UnusableError` if the `.env` file cannot be read, because it may exist for other users of the
+        configuration.
         """
         path, found = self.value("env_file"), dict[str, str | Secret]()
         if path:
@@ -420,14 +422,14 @@ class _Reader:
         return headers
 
     def openapi(self) -> str:
-        """Return the URL of the document, or its absolute path."""
+        """Return the URL of the OpenAPI document, or its absolute path, or ""."""
         source: str = self.value("openapi")
         if not source or source.lower().startswith(("http://", "https://")):
             return source
         return os.path.abspath(self.document.folder / Path(source).expanduser())
 
     def credentials(self) -> dict[str, str | Secret]:
-        """Return the credentials by security scheme; a single text is for any scheme."""
+        """Return the credentials by security scheme; a single text applies to any scheme ("*")."""
         given = self.value("credentials", {})
         if isinstance(given, Mapping):
             return dict(given)
@@ -454,9 +456,11 @@ class _Reader:
     def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str | Secret]:
         """Return the sign-in settings, and an `Authorization` header if the entry contains a token itself."""
         value = self.value("sign_in", default=True)
-        if isinstance(value, bool):  # others write true for a person's sign-in
+        if isinstance(
+            value, bool
+        ):  # other clients write true for a sign-in by the user
             return SignInConfig(), ""
-        if isinstance(value, str | Secret):  # fastmcp's form: "oauth", or a token
+        if isinstance(value, str | Secret):  # the form of fastmcp: "oauth", or a token
             is_token = value != BY_PERSON and not is_command
             return SignInConfig(), Secret(
                 f"Bearer {revealed(value)}", _bearer_origin(value)
@@ -486,7 +490,7 @@ class _Reader:
     def timeouts(self) -> dict[str, float]:
         found = {key: float(value) for key, value in self.read(*SECONDS_KEYS).items()}
         if "timeout" in self.values:
-            # Clients disagree on the unit of the bare key; 1000 seconds or 999 milliseconds are implausible.
+            # Clients disagree about the unit of this key; 1000 seconds and 999 milliseconds are both implausible.
             value = float(self.value("timeout"))
             if value >= 1000:
                 found["timeout_seconds"] = value / 1000
@@ -502,9 +506,10 @@ class _Reader:
 def _of_the_person(
     found: Mapping[str, str | Secret], file: str
 ) -> dict[str, str | Secret]:
-    """Return the variables of a file that git ignores, with only the names of credentials.
+    """Return the variables of a file that git ignores. The values of credentials become `Secret`, shown only by name.
 
-    Others are shown in full, since somebody else may have written the file: `NODE_OPTIONS` decides what runs.
+    Other values are shown in full, since another person may have written the file: `NODE_OPTIONS` decides which code
+    runs.
     """
     variables = dict(found)
     for name, value in found.items():
@@ -531,7 +536,7 @@ def _bearer_origin(token: str | Secret) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a command line, in its quotes; the text itself if a quote is open."""
+    """Return the words of a command line, split like in a shell; the whole text if a quotation mark is not closed."""
     try:
         return shlex.split(text)
     except ValueError:
@@ -541,7 +546,7 @@ def _words(text: str) -> list[str]:
 def _checked_url(
     given: str | Secret, path: ValuePath, document: ConfigDocument
 ) -> tuple[str | Secret, str | Secret]:
-    """Return the URL without credentials, and an Authorization header value for those it had."""
+    """Return the URL without user name and password, and an Authorization header value for them."""
     url, origin = revealed(given), given.origin if isinstance(given, Secret) else ""
     try:
         parts = urlsplit(url)

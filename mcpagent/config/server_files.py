@@ -1,6 +1,6 @@
-"""Load servers from a file, its content, values, or the files found from a folder upward.
+"""Load servers from a file, its content, values, or the files found from a folder upwards.
 
-Each server is checked, and one that cannot be used does not stop the others.
+Each server is checked; an unusable one does not stop the others.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def load_servers(
     """Load the servers of a file, of its parsed content, or of a list of values.
 
     Variables are expanded from `environ` (default: the process's). For parsed content, `label` names it in errors, and
-    its relative paths start from `folder` (default: the current one). `workspace` is the value of `${workspaceFolder}`
-    (default: the file's folder). `secret` looks up `${keyring:name}`. Without it, the keys set by `mcpagent keys set`
-    are used if `environ` is omitted or has them (`with_stored_keys`). Disabled servers are listed with `disabled` True.
-    Raises `ConfigError`.
+    relative paths start from `folder` (default: the current one). `workspace` is the value of `${workspaceFolder}`
+    (default: the file's folder). `secret` looks up `${keyring:name}`. By default, these are the keys set by `mcpagent
+    keys set`, if `environ` is omitted or comes from `with_stored_keys`. Disabled servers are listed with `disabled`
+    True. Raises `ConfigError`.
     """
     expect(
         label,
@@ -109,9 +109,9 @@ def _with_keys(
 
 
 def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig:
-    """Load the servers of all files from `find_config_files`; the later file wins by server name.
+    """Load the servers of all files from `find_config_files`; if two have the same name, the later file wins.
 
-    Permissions that a project's file grants itself (`approval` "allow", `trust`) do not count. In the user's file,
+    A project's file cannot grant itself permissions (`approval` "allow", `trust`). In the user's file,
     `${workspaceFolder}` is the top folder of the project.
     """
     found: list[ServersConfig] = []
@@ -129,7 +129,9 @@ def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig
 
 
 def _of_scope(loaded: ServersConfig, scope: Scope) -> ServersConfig:
-    """Return the servers as ones of this scope: those of a project may be stricter, but not grant themselves trust."""
+    """Return the servers with this scope. Entries of a project can make rules stricter, but cannot grant themselves
+    permissions.
+    """
     servers = tuple(replace(server, scope=scope) for server in loaded.servers)
     if scope == "project":
         servers = tuple(
@@ -144,7 +146,7 @@ def _of_scope(loaded: ServersConfig, scope: Scope) -> ServersConfig:
 
 
 def vouches_for_itself(entry: Mapping[str, Any]) -> bool:
-    """Return whether an entry as written grants itself unasked calls or trust, which only its user may grant."""
+    """Return whether an entry grants itself calls without approval, or trust; only the user may grant these."""
     approval = entry.get("approval")
     said = approval.values() if isinstance(approval, Mapping) else [approval]
     allows = any(
@@ -156,7 +158,7 @@ def vouches_for_itself(entry: Mapping[str, Any]) -> bool:
 
 
 def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:
-    """Merge several configurations into one; the later one wins by server name."""
+    """Merge several configurations into one; if two servers have the same name, the later one wins."""
     merged: dict[str, ServerConfig | ServerProblem] = {}
     for source in sources:
         merged |= {server.name: server for server in source.servers}
@@ -171,9 +173,9 @@ def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:
 def load_named_servers(
     path: Path, environ: Mapping[str, str], scope: Scope = ""
 ) -> ServersConfig:
-    """Return the servers of a named file: "user" ones if it is the user's own, else those of `scope`.
+    """Return the servers of a file that was named explicitly: "user" if it is the user's own, else with this `scope`.
 
-    The default is for a file that the person named: naming it is consent.
+    The default "" is for a file that the user named, which counts as consent.
     """
     if is_users_own(Path(path).expanduser(), environ):
         scope = "user"
@@ -181,10 +183,10 @@ def load_named_servers(
 
 
 def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Return the configuration files that exist, in reading order.
+    """Return the existing configuration files in reading order.
 
-    First the user's `mcp.json`, then from the project's top (the folder with `.git`) down to `start` each `.mcp.json`,
-    or `mcp_servers.json` if that is absent. Without a `.git` above, only `start` itself is looked at.
+    First the user's `mcp.json`, then, from the project's top (the folder with `.git`) down to `start`, each
+    `.mcp.json`, or `mcp_servers.json` if that is missing. Without a `.git` above, only `start` itself is searched.
     """
     found = [user_config_folder(environ) / "mcp.json"]
     for folder in project_folders(start):
@@ -194,12 +196,14 @@ def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
 
 
 def _is_there(path: Path) -> bool:
-    """Return whether the name exists and is no folder; an unreadable file is reported later, not skipped."""
+    """Return whether the path exists and is not a folder; an unreadable file is not skipped but reported later."""
     return os.path.lexists(path) and not path.is_dir()
 
 
 def read_servers(document: ConfigDocument, variables: Variables) -> ServersConfig:
-    """Return the servers of one document, and unusable ones as its problems. Raises `ConfigError` for other errors."""
+    """Return the servers of one document, with unusable servers as `problems`. Raises `ConfigError` for other
+    errors.
+    """
     root, entries = server_entries(document)
     if len(entries) > MAX_SERVERS:
         raise document.error(
@@ -229,7 +233,9 @@ def read_servers(document: ConfigDocument, variables: Variables) -> ServersConfi
 
 
 def server_entries(document: ConfigDocument) -> tuple[ValuePath, dict[str, Any]]:
-    """Return the path of the object that contains the servers, and its entries as written. Raises `ConfigError`."""
+    """Return the path of the object that contains the servers, and the unchanged entries in it. Raises
+    `ConfigError`.
+    """
     data = document.data
     if not isinstance(data, Mapping):
         raise document.error(

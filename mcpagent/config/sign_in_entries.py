@@ -1,4 +1,4 @@
-"""Define the keys of `sign_in` in a server's entry, and check that their values fit together."""
+"""The keys of `sign_in` in a server's entry, and the check that their values are consistent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mcpagent.config.server_config import SignInConfig
 
 BY_PERSON = "oauth"
-"""Accepted in place of an object, as other clients write it."""
+"""The text that other clients write instead of an object, for a sign-in by the user."""
 
 SIGN_IN_TEXTS = (
     "client_id",
@@ -39,16 +39,16 @@ KEY_OF_SIGN_IN: Mapping[str, str] = {
     "redirect_port": "callback_port",
     "dpop": "proof_of_possession",
 }
-"""Spellings in lower case with underscores -> mcpagent's keys."""
+"""Other spellings, in lower case with underscores -> mcpagent's keys."""
 
 
 def folded(name: str) -> str:
-    """Return the spelling of a key in lower case with underscores."""
+    """Return a key in lower case with underscores."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()
 
 
 def sign_in_problem(config: SignInConfig) -> str:
-    """Return the missing or superfluous setting, with the fix, or ""."""
+    """Return a message about the first missing or superfluous setting, with the fix, or ""."""
     return next(
         (
             problem

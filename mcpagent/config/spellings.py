@@ -1,4 +1,4 @@
-"""The keys of a server's entry, in the spellings of the MCP clients."""
+"""The keys of a server's entry, with the spellings of other MCP clients."""
 
 from __future__ import annotations
 

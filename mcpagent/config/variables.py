@@ -23,11 +23,13 @@ from mcpagent.utilities.text.secrets import (
 )
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
-"""Callback that returns the secret of a name, or None. Raises `CredentialsError` if it cannot be read."""
+"""Callback that returns the secret with a name; None if it is missing. Raises `CredentialsError` if it cannot be
+read.
+"""
 
 
 class UnusableError(Exception):
-    """Raised if one server cannot be used; others still can. `path` is its position in the document."""
+    """Raised if one server cannot be used; other servers still can. `path` is its position in the document."""
 
     def __init__(self, path: ValuePath, what: str) -> None:
         super().__init__(what)
@@ -37,9 +39,9 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """The values of variables. `folder` is the file's folder; `secret` looks up `${keyring:name}`.
+    """The sources of variables. `folder` is the file's folder; `secret` looks up `${keyring:name}`.
 
-    `workspace` is the value of `${workspaceFolder}`; by default, the folder that the file belongs to.
+    `workspace` is the value of `${workspaceFolder}`; by default, the project folder of the file.
     """
 
     environ: Mapping[str, str]
@@ -69,12 +71,12 @@ class Variables:
 
 
 _OURS = {"MCPAGENT_PYTHON": sys.executable}
-"""Variables with a default value: `MCPAGENT_PYTHON` is the Python that runs mcpagent."""
+"""Variables that mcpagent defines unless they are set: `MCPAGENT_PYTHON` is the Python that runs mcpagent."""
 
 _HEADERS = frozenset({"headers", "http_headers", "requestOptions"})
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _BRACE_IN_DEFAULT = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*:-[^{}]*\{")
-"""A brace in a default value, which is refused: the reference would silently stay unexpanded."""
+"""Matches a brace inside a default value. It is refused, because the reference would silently stay unexpanded."""
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -82,12 +84,13 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def expand(text: str, place: ValuePath, variables: Variables) -> str | Secret:
     """Return the text with its variables replaced; their values are not expanded again. Raises `UnusableError`.
 
-    `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:name}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
-    `${userHome}`, `${pathSeparator}`, `${/}`; `${MCPAGENT_PYTHON}` is the Python that runs this, unless it is set.
+    Variables are `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:name}`, `${workspaceFolder}`,
+    `${workspaceFolderBasename}`, `${userHome}`, `${pathSeparator}` and `${/}`. `${MCPAGENT_PYTHON}` is by default the
+    Python that runs mcpagent.
 
-    A text with a variable of the person's environment or keyring in it is a `Secret`, whose origin has the reference.
-    The value itself is hidden in all that is shown or kept if it is of the keyring, or if the variable or the field has
-    a credential's name; so are the passwords of an address or a connection string in it.
+    A text with a value of the user's environment or keyring becomes a `Secret`, whose origin has the reference. Values
+    are redacted in all output if they come from the keyring, or if the variable or the field has a credential's name.
+    So are passwords in an address or a connection string.
     """
     if found := _BRACE_IN_DEFAULT.search(text):
         what = f'"{safe_line(found.group(), 60)}": a default cannot hold braces; set the variable instead'
@@ -109,7 +112,7 @@ def expand(text: str, place: ValuePath, variables: Variables) -> str | Secret:
 
 
 def refers_to_secret(text: str, place: ValuePath) -> bool:
-    """Return whether the text has a reference to the keyring, or to a variable with a credential's name."""
+    """Return whether the text refers to the keyring, or to a variable with a credential's name."""
     return any(_is_credential(found[1], place) for found in _VARIABLE.finditer(text))
 
 
@@ -130,7 +133,9 @@ def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> s
         )
     try:
         value = variables.environ.get(name, _OURS.get(name))
-    except CredentialsError as error:  # it is one of the keys set for this environment
+    except (
+        CredentialsError
+    ) as error:  # the variable has a stored key, which cannot be read
         raise UnusableError(place, str(error)) from None
     if has_default:
         return value or default
@@ -177,7 +182,7 @@ def _secret(name: str, place: ValuePath, lookup: SecretLookup | None) -> str:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Return the variables of the file, the last one of each name; references in values are not expanded.
+    """Return the variables of an `.env` file; the last one of each name wins. References in values are not expanded.
 
     Raises `ConfigError` with file and line.
     """

@@ -1,4 +1,6 @@
-"""Check the tokens of clients over HTTP: the gateway's own, or those of an external authorization server (RFC 9728)."""
+"""Check the tokens of HTTP clients: the gateway's own token, or those of an external authorization server (RFC
+9728).
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,18 @@ import jwt
 from mcp.server.auth.provider import AccessToken
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures with a public key. Those with a shared secret would let a holder of a token issue others."""
+"""Signature algorithms with a public key. With a shared secret, the holder of a token could issue others."""
 
 KEYS_SECONDS = 300.0
 REFETCH_SECONDS = 10.0
-"""The keys are fetched again for an unknown key ID, at most so often."""
+"""Minimum time between two requests for the keys because of an unknown key ID."""
 _TIMEOUT = 10.0
 _MOST_BYTES = 1_000_000
 _METADATA = ("oauth-authorization-server", "openid-configuration")
 
 
 class SharedToken:
-    """One token for all clients, which the user sets."""
+    """Verifies the one token of all clients, which the user sets."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
@@ -37,7 +39,9 @@ class SharedToken:
 
 
 class SignedTokens:
-    """Tokens that an authorization server signed for `resource` (RFC 9068), checked with the keys that it publishes."""
+    """Verifies tokens that an authorization server signed for `resource` (RFC 9068), with the keys that it
+    publishes.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class SignedTokens:
         self._fetching = asyncio.Lock()
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return the holder of a valid token; None for any other token, and while the keys cannot be fetched."""
+        """Return the holder of a valid token; None for other tokens, and while the keys cannot be fetched."""
         try:
             head = jwt.get_unverified_header(token)
             key = await self._key(str(head.get("kid")))
@@ -80,7 +84,7 @@ class SignedTokens:
         )
 
     async def _key(self, identity: str) -> jwt.PyJWK:
-        """Return a key of the authorization server. Raises `KeyError` for an unknown one, and errors of HTTP."""
+        """Return a key of the authorization server by its ID. Raises `KeyError` for an unknown ID, and HTTP errors."""
         async with self._fetching:
             age = time.monotonic() - self._fetched
             is_unknown = identity not in self._keys and age >= REFETCH_SECONDS
@@ -116,7 +120,7 @@ class SignedTokens:
 
 
 async def _json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
-    """Return a JSON object of bounded size. Raises errors of HTTP, and `ValueError`."""
+    """Return a JSON object of limited size from a URL. Raises HTTP errors and `ValueError`."""
     content = b""
     async with client.stream("GET", url) as response:
         response.raise_for_status()

@@ -1,4 +1,6 @@
-"""The clients of a gateway: what each can answer, and requests of servers to the client whose call caused them."""
+"""The clients of a gateway: their capabilities, and requests of servers, which go to the client whose call caused
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ ANSWER_SECONDS = 600.0
 """Timeout of a client's answer to one question of a server."""
 
 MOST_WAITING = 200
-"""Notifications that wait for a client that does not read; further ones are dropped."""
+"""Maximum number of notifications that wait for a client; further ones are dropped."""
 FLUSH_SECONDS = 1.0
 
 MOST_PARKED = 100
-"""Calls of one client that wait for answers."""
+"""Maximum number of calls of one client that wait for its answers."""
 
 _ANSWERS: Mapping[str, type[Any]] = {
     "elicitation/create": types.ElicitResult,
@@ -42,7 +44,9 @@ _PROGRESS_QUEUE = 100
 
 
 class Client:
-    """A connected client; `key` identifies it. Of the protocol of 2026, a client is all requests with one key."""
+    """A connected client, identified by `key`. In the 2026 protocol, a client is the sender of all requests with the
+    same key.
+    """
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -63,7 +67,7 @@ class Client:
         self._in_order = asyncio.Lock()
 
     def note(self, context: ServerRequestContext[Any, Any]) -> None:
-        """Learn what a request says about its client."""
+        """Record what a request states about its client."""
         session = context.session
         self.session = session
         self.is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -75,11 +79,11 @@ class Client:
 
     @property
     def is_busy(self) -> bool:
-        """True while a request of the client runs, or while it waits for changes of resources."""
+        """True while a request of the client runs, or while it is subscribed to changes of resources."""
         return bool(self.open or self.subscribed)
 
     def methods(self) -> frozenset[str]:
-        """Return the requests of servers that the client answers."""
+        """Return the methods of server requests that the client answers."""
         can = self.capabilities
         named = {
             "elicitation/create": can.elicitation,
@@ -95,7 +99,9 @@ class Client:
         return self.capabilities.sampling.model_dump(by_alias=True, exclude_none=True)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification outside of a request, to a client of before 2026; one that is gone does not matter."""
+        """Send a notification outside of a request, to a client of the protocols before 2026; a closed connection is
+        ignored.
+        """
         if self.session is None or self.is_modern:
             return
         message = {"method": method, "params": dict(params or {})}
@@ -104,7 +110,7 @@ class Client:
     def send(
         self, session: ServerSession, message: Any, related: types.RequestId | None
     ) -> None:
-        """Send a notification in the background, after the earlier ones; one without a valid form is dropped."""
+        """Send a notification in the background, after the earlier ones; an invalid one is dropped."""
         try:
             notification = types.server_notification_adapter.validate_python(message)
         except ValueError:
@@ -133,9 +139,9 @@ class Client:
 
 @dataclass(eq=False)
 class Caller:
-    """One request of a client while it runs.
+    """One running request of a client.
 
-    `questions` are those of servers to a client of 2026, which answers them with its next request.
+    `questions` are requests of servers to a client of the 2026 protocol, which answers them with its next request.
     """
 
     client: Client
@@ -149,24 +155,24 @@ class Caller:
     )
 
     def on_progress(self, progress: float, total: float | None, message: str) -> None:
-        """Pass on a report of progress; a report beyond the queue's size is dropped."""
+        """Queue a progress report; if the queue is full, the report is dropped."""
         with contextlib.suppress(asyncio.QueueFull):
             self.reports.put_nowait((progress, total, message))
 
     async def send_reports(self) -> None:
-        """Send the waiting reports of progress to the client, in order."""
+        """Send the queued progress reports to the client, in order."""
         while not self.reports.empty():
             progress, total, message = self.reports.get_nowait()
             await self.session.report_progress(progress, total, message or None)
 
     async def keep_sending(self) -> None:
-        """Send reports of progress as they come, until cancelled."""
+        """Send progress reports as they arrive, until cancelled."""
         while True:
             progress, total, message = await self.reports.get()
             await self.session.report_progress(progress, total, message or None)
 
     async def ask(self, request: Any, key: str = "") -> Any:
-        """Return the client's answer to a server's request, or its error; `key` is the server's own for it."""
+        """Return the client's answer to a server's request, or its error; `key` is the server's ID of the request."""
         try:
             if self.client.is_modern:
                 return await self._asked_in_rounds(request, key)
@@ -197,7 +203,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request of a server, and the client's answer to it."""
+    """A request of a server, and the future answer of the client."""
 
     request: Any
     answer: asyncio.Future[Any]
@@ -205,7 +211,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A call that waits for its client's answers."""
+    """A running call that waits for its client's answers."""
 
     caller: Caller
     work: asyncio.Task[dict[str, Any]]
@@ -215,14 +221,14 @@ current_caller: ContextVar[Caller | None] = ContextVar("gateway_caller", default
 
 
 class OpenCalls:
-    """The callers with an open request at each server, to find the one that a server's request belongs to."""
+    """The callers with an open request at each server, to determine to which client a server's request belongs."""
 
     def __init__(self) -> None:
         self._open: list[tuple[str, Caller]] = []
 
     @contextlib.contextmanager
     def opened(self, caller: Caller, server: str) -> Iterator[None]:
-        """Count a request of the caller at the server."""
+        """Register an open request of the caller at the server during the block."""
         self._open.append((server, caller))
         before = current_caller.set(caller)
         try:
@@ -238,9 +244,10 @@ class OpenCalls:
     async def send(
         self, server: str, request: Any, key: str, *, is_in_call: bool
     ) -> Any:
-        """Pass a server's request to the client that it belongs to; an error if that is not certain.
+        """Pass a server's request to the client to which it belongs; return an error if that is not certain.
 
-        Only servers of 2026 ask within the call (`is_in_call`); of others, the only call that is open counts.
+        Servers of the 2026 protocol ask within a call (`is_in_call`). For other servers, the request belongs to the
+        only open call.
         """
         callers = self.callers(server)
         if is_in_call:
@@ -262,7 +269,7 @@ async def in_rounds(
     params: types.InputResponseRequestParams,
     start: Callable[[Caller], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """Run a request; return its result, or the questions that the client answers with its next request.
+    """Run a request; return its result, or the questions that the client must answer with its next request.
 
     Raises `MCPError` for a state that the gateway did not issue to this client.
     """

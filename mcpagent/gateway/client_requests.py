@@ -56,10 +56,11 @@ OnListChange = Callable[[str], None]
 
 
 class Gateway:
-    """One gateway, entered once. `is_shared`: several clients use it, so those that answer requests get own servers.
+    """One gateway, to be entered once. `is_shared`: several clients use it, so clients that answer server requests get
+    their own servers.
 
-    `on_list_change` and `on_update` report changes to clients of 2026, which subscribe to them: the name of a list, or
-    the URI of a resource.
+    `on_list_change` and `on_update` report changes to clients of the 2026 protocol, which subscribe to them: the name
+    of a list, or the URI of a resource.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Gateway:
         self.log.add(GatewayEvent("end"))
 
     def instructions(self) -> str:
-        """Return what a client's model should know about the servers, from the lists that are known."""
+        """Return the description of the servers for a client's model, from the lists that are already known."""
         lists = self._common.lists(self._no_runs)
         assert lists.session is not None
         lines = category_lines(lists.session.categories())
@@ -131,13 +132,15 @@ class Gateway:
         return "The tools of these servers can be searched:\n" + "\n".join(lines)
 
     def client(self, key: str) -> Client:
-        """Return the client with this key, a new one at its first request."""
+        """Return the client with this key; its first request creates it."""
         if not self._is_shared:
             return self._only
         return self.clients.setdefault(key, Client(key))
 
     async def upstreams_of(self, client: Client) -> Upstreams:
-        """Return the servers for a client: its own ones if it answers their requests, else those of all clients."""
+        """Return the servers for a client: its own if it answers server requests, otherwise those that all clients
+        share.
+        """
         if not self._is_shared or not client.methods():
             return self._common
         async with self._opening:
@@ -148,7 +151,7 @@ class Gateway:
         return self._own[client.key]
 
     async def _forget_gone(self) -> None:
-        """Forget clients without a request for `gone_seconds`, and stop their own servers."""
+        """Remove clients that sent no request for `gone_seconds`, and stop their own servers."""
         loop, gone_seconds = asyncio.get_running_loop(), self.options.gone_seconds
         while True:
             await asyncio.sleep(gone_seconds / 4)
@@ -178,7 +181,7 @@ class Gateway:
     async def _lists_with(
         self, upstreams: Upstreams, has: Callable[[Lists], bool]
     ) -> Lists:
-        """Return the current lists; if they lack what a client asks for, wait for servers without a known list."""
+        """Return the current lists. If `has` is False for them, first wait for servers without a known list."""
         if not has(self.lists(upstreams)):
             await upstreams.settled(enough=lambda: has(self.lists(upstreams)))
         return self.lists(upstreams)
@@ -190,7 +193,7 @@ class Gateway:
         return run
 
     async def list_tools(self, client: Client) -> list[dict[str, Any]]:
-        """Return the definitions for a client. In mode "all", servers without a known list are waited for."""
+        """Return the definitions for a client. In mode "all", wait for servers without a known list."""
         upstreams = await self.upstreams_of(client)
         if mode_of(client, self.options) == "all":
             await upstreams.settled()
@@ -232,7 +235,7 @@ class Gateway:
         arguments: dict[str, Any],
         meta: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Answer a client's call of one of the gateway's tools, or of a server's."""
+        """Answer a client's call of a tool of the gateway or of a server."""
         client = caller.client
         upstreams = await self.upstreams_of(client)
         mode = mode_of(client, self.options)
@@ -275,7 +278,7 @@ class Gateway:
         arguments: dict[str, Any],
         meta: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Search, or call what a search found."""
+        """Run the search, or call a tool that a search found."""
         if name == SEARCH_TOOLS:
             return await self._searched(caller.client, lists, upstreams, arguments)
         called = await called_tool(name, arguments, lists)
@@ -337,7 +340,7 @@ class Gateway:
     async def call_for_program(
         self, upstreams: Upstreams, caller: Caller, name: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
-        """Call a tool for a client's program; a server's error is a result."""
+        """Call a tool for a client's program; an error of the server is returned as a result."""
         tool = self.lists(upstreams).tools.get(name)
         if tool is None:
             return error_result(f'no tool "{safe_line(name, 80)}"', "not_sent")
@@ -351,7 +354,7 @@ class Gateway:
     async def get_prompt(
         self, caller: Caller, params: types.GetPromptRequestParams
     ) -> dict[str, Any]:
-        """Return a filled prompt of the server that has it."""
+        """Return a filled prompt from the server that has it."""
         upstreams = await self.upstreams_of(caller.client)
         lists = await self._lists_with(
             upstreams, lambda lists: params.name in lists.prompts
@@ -371,7 +374,7 @@ class Gateway:
     async def read_resource(
         self, caller: Caller, params: types.ReadResourceRequestParams
     ) -> dict[str, Any]:
-        """Return the contents of a resource of the server that has it."""
+        """Return the contents of a resource from the server that has it."""
         upstreams = await self.upstreams_of(caller.client)
         lists = await self._lists_with(
             upstreams, partial(upstreams.has_server_of, str(params.uri))
@@ -395,7 +398,7 @@ class Gateway:
     async def complete(
         self, caller: Caller, params: types.CompleteRequestParams
     ) -> dict[str, Any]:
-        """Return the completions of the server whose prompt or template this is about."""
+        """Return completions from the server that has the prompt or template."""
         upstreams = await self.upstreams_of(caller.client)
         lists = self.lists(upstreams)
         ref = params.ref
@@ -420,7 +423,7 @@ class Gateway:
         return self._resource(uri, lists, upstreams)[0]
 
     async def subscribe(self, client: Client, uri: str, *, wanted: bool) -> None:
-        """Subscribe a client to a resource, or end that. Raises `MCPError`."""
+        """Subscribe a client to a resource, or, if not `wanted`, end the subscription. Raises `MCPError`."""
         upstreams = await self.upstreams_of(client)
         lists = self.lists(upstreams)
         key = self._resource(uri, lists, upstreams)
@@ -435,7 +438,7 @@ class Gateway:
             client.subscribed[key] = uri
 
     async def listen(self, client: Client, uris: Sequence[str]) -> None:
-        """Subscribe a client of 2026 to resources for one of its requests. Raises `MCPError`."""
+        """Subscribe a client of the 2026 protocol to resources for the duration of a request. Raises `MCPError`."""
         client.listening.update(uris)
         for uri in uris:
             await self.subscribe(client, uri, wanted=True)
@@ -450,7 +453,9 @@ class Gateway:
                     await self.subscribe(client, uri, wanted=False)
 
     async def set_level(self, client: Client, level: types.LoggingLevel) -> None:
-        """Ask the client's servers for messages of this level, or of a lower one that another client wants."""
+        """Request log messages of this level from the client's servers, or of a lower level that another client
+        needs.
+        """
         client.level = level
         upstreams = await self.upstreams_of(client)
         levels = {one.level for one in self._clients_of(upstreams)} | {level}
@@ -459,7 +464,7 @@ class Gateway:
             await link.set_log_level(lowest)
 
     async def roots_changed(self, client: Client) -> None:
-        """Notify the client's servers that its folders changed."""
+        """Notify the client's servers that its roots changed."""
         upstreams = await self.upstreams_of(client)
         for link in upstreams.servers.links.values():
             await link.notify_roots_changed()
@@ -479,7 +484,7 @@ class Gateway:
             self._report_lists(client, self.lists(upstreams))
 
     def _report_lists(self, client: Client, lists: Lists) -> None:
-        """Report the lists that differ from those that the client was sent last."""
+        """Notify the client of the lists that differ from those that it last received."""
         now = {
             "tools": tools_for(client, self.options, lists),
             "prompts": [

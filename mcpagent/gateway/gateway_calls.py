@@ -1,4 +1,4 @@
-"""Requests of a client to a server: the rules, the way there, and failures that keep their meaning."""
+"""Requests of a client to a server: permissions, forwarding, and errors for each kind of failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mcpagent.utilities.text.safe_text import safe_line, with_codes
 from mcpagent.values.messages import Text
 
 OUTCOME = "mcpagent/outcome"
-"""The key in a result's `_meta`: what became of a call that failed on its way (`mcp/outcomes.py`)."""
+"""The key in a result's `_meta` for the outcome of a call that failed on its way (`mcp/outcomes.py`)."""
 
 RESOURCE_NOT_FOUND = -32002
 _OF_THIS_HOP = ("io.modelcontextprotocol/", "progressToken")
@@ -36,7 +36,7 @@ _RUN_IT = "run"
 
 
 def error_result(text: str, outcome: str) -> dict[str, Any]:
-    """Return a tool's result that says that its call failed, with the outcome for programs."""
+    """Return a tool result that reports a failed call, with the outcome for programs."""
     block = {"type": "text", "text": text}
     return {"content": [block], "isError": True, "_meta": {OUTCOME: outcome}}
 
@@ -53,7 +53,7 @@ async def call_on_server(
     arguments: dict[str, Any],
     meta: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Call a tool if the rules allow it. Return its server's result, or a result with the reason of the failure.
+    """Call a tool if the rules allow it. Return the server's result, or a result with the reason for a failure.
 
     Raises `MCPError` for the server's own JSON-RPC error.
     """
@@ -89,9 +89,9 @@ async def call_on_server(
 
 
 async def _held_to_schema(tool: OfferedTool, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result; as an error with all of its content, if it breaks the tool's output schema.
+    """Return the result; if it violates the tool's output schema, as an error with all of its content.
 
-    Clients check that, too, and some drop such a result.
+    Clients check the schema, too, and some discard such a result.
     """
     schema = tool.wire.get("outputSchema")
     if schema is None or result.get("isError"):
@@ -106,7 +106,7 @@ async def _held_to_schema(tool: OfferedTool, result: dict[str, Any]) -> dict[str
 
 
 def withheld_text(change: ToolChange) -> str:
-    """Return the refusal of a changed tool, with the difference and the command that consents to it."""
+    """Return the refusal for a changed tool, with the difference and the command that accepts it."""
     lines = "; ".join(change.lines)
     how = f"mcpagent trust tool {safe_line(f'{change.server}.{change.tool}', 140)}"
     return f"{change.refusal}. The change: {lines}. To allow it: {how}"
@@ -119,7 +119,7 @@ async def forward(
     request: types.Request[Any, Any],
     target: str,
 ) -> dict[str, Any]:
-    """Send another request than a call to a server; return its result. Raises `MCPError` with the cause."""
+    """Send a request other than a call to a server; return its result. Raises `MCPError` with the cause."""
     try:
         async with upstreams.using(server, caller) as link:
             progress = caller.on_progress
@@ -142,9 +142,9 @@ def meta_of(params: Any) -> dict[str, Any]:
 
 
 def _meta_for(meta: Mapping[str, Any] | None, log_level: str | None) -> dict[str, Any]:
-    """Return the client's `_meta` for the server, without the fields that belong to the client's connection.
+    """Return the client's `_meta` for the server, without the fields that apply to the client's connection only.
 
-    A server of 2026 sends messages of the level that the request names.
+    A server of the 2026 protocol sends log messages of the level that the request names.
     """
     kept = {
         key: value
@@ -163,7 +163,7 @@ def _own_error(error: RefusedError) -> MCPError:
 
 
 def outcome_of_failure(error: RequestFailure) -> str:
-    """Return the outcome of a failed request; that of a connection that could not be opened is "not_sent"."""
+    """Return the outcome of a failed request; "not_sent" if the connection could not be opened."""
     return str(getattr(error, "outcome", "not_sent"))
 
 

@@ -1,4 +1,4 @@
-"""The log of a gateway: one line of JSON for each call, search and client, for `status`, `logs` and metrics."""
+"""The log of a gateway: one JSON line per call, search and client, for `status`, `logs` and metrics."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from mcpagent.utilities.filesystem.file_changes import make_private
 from mcpagent.utilities.text.secrets import without_secrets
 
 MOST_BYTES = 4_000_000
-"""A longer log becomes `calls.old.jsonl`, in place of the previous one."""
+"""Maximum size of the log; a larger log becomes `calls.old.jsonl`, replacing the previous one."""
 _MOST_SAMPLES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayEvent:
-    """An event of a gateway. A "list" event has the estimated tokens of all definitions and of the listed ones."""
+    """An event of a gateway. A "list" event has the estimated tokens of all definitions, and of those listed for the
+    client.
+    """
 
     kind: Literal["call", "search", "list", "start", "end"]
     client: str = ""
@@ -38,14 +40,14 @@ class GatewayEvent:
 
 
 class GatewayLog:
-    """The log file of the user's gateways in `folder`, and this gateway's own counts; None: only the counts."""
+    """The log file of the user's gateways in `folder` (None: no file), and the counts of this gateway."""
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / "calls.jsonl"
         self.counts = Counts()
 
     def add(self, event: GatewayEvent) -> None:
-        """Count an event and append it to the log; a full disk does not stop the gateway."""
+        """Count an event and append it to the log; a failed write does not stop the gateway."""
         self.counts.add(event)
         if self._path is None:
             return
@@ -60,7 +62,7 @@ class GatewayLog:
 
 
 def read_events(folder: Path) -> Iterator[GatewayEvent]:
-    """Yield the events of the user's log, oldest first; unreadable lines are left out."""
+    """Yield the events of the user's log, oldest first; unreadable lines are skipped."""
     for name in ("calls.old.jsonl", "calls.jsonl"):
         try:
             lines = read_own(folder / name).splitlines()
@@ -106,7 +108,7 @@ class Counts:
                 self.running.discard(event.pid)
 
     def slowest(self, most: int = 5) -> list[tuple[str, float, int]]:
-        """Return the tools with the longest median call: name, median seconds, calls."""
+        """Return the tools with the highest median duration of calls: name, median seconds, number of calls."""
         rows = [
             (tool, sorted(samples)[len(samples) // 2], len(samples))
             for tool, samples in self.seconds.items()

@@ -1,4 +1,4 @@
-"""The tools that a client is offered in each mode, and the gateway's own among them."""
+"""The tools that a client is offered in each mode, including the gateway's own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CALLS: Mapping[str, Access] = {
     "call_write_tool": "write",
     "call_destructive_tool": "destructive",
 }
-"""The gateway's tools that call others, each with the most that its calls may do."""
+"""The gateway's tools that call other tools, each with the maximum access of those."""
 
 CALL_OF: Mapping[Access, str] = {access: name for name, access in CALLS.items()}
 _REACH: Mapping[Access, int] = {"read": 0, "write": 1, "destructive": 2}
@@ -79,7 +79,7 @@ def tools_for(
 def is_client_tool(
     name: str, client: Client, options: GatewayOptions, lists: Lists
 ) -> bool:
-    """Return whether a client may call a server's tool by its own name."""
+    """Return whether a client may call a server's tool directly by its name."""
     tool = lists.tools.get(name)
     if tool is None:
         return False
@@ -115,7 +115,7 @@ def _call_definition(name: str) -> dict[str, Any]:
 
 
 def code_definitions() -> list[dict[str, Any]]:
-    """Return the definitions of code mode."""
+    """Return the tool definitions of code mode."""
     from mcpagent.code_mode.python_table import offered_modules
     from mcpagent.prompt.builder import program_words
 
@@ -140,7 +140,7 @@ def _wire(definition: ToolDefinition, *, read_only: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search for a client; its query, and the number of likely and possible tools, for the log."""
+    """The result of a client's search; its query, and the number of likely and possible tools, for the log."""
 
     result: dict[str, Any]
     query: str
@@ -148,7 +148,7 @@ class Found:
 
 
 async def search_for_client(lists: Lists, arguments: dict[str, Any]) -> Found:
-    """Search the tools; each result names the gateway's tool that calls it."""
+    """Search the tools; each match names the gateway's tool with which to call it."""
     assert lists.session is not None
     [searching, *_] = tool_search_tools(lists.session)
     output = await searching.run(arguments)
@@ -163,7 +163,7 @@ async def search_for_client(lists: Lists, arguments: dict[str, Any]) -> Found:
 
 
 def _with_calls(text: str, lists: Lists) -> str:
-    """Return the answer of a search with the gateway's tool that calls each found one."""
+    """Return the answer of a search, with the gateway's tool with which to call each match."""
     answer = json.loads(text)
     for found in answer.get("tools", ()):
         found.pop("loaded", None)
@@ -177,7 +177,9 @@ def _with_calls(text: str, lists: Lists) -> str:
 
 
 def named_tool(name: str, lists: Lists) -> OfferedTool | None:
-    """Return the only tool that a name means: as offered, in another spelling, or its server's own name for it."""
+    """Return the only tool that a name can mean: the offered name, another spelling, or the server's own name; or
+    None.
+    """
     if name in lists.tools:
         return lists.tools[name]
     assert lists.session is not None
@@ -191,7 +193,7 @@ def named_tool(name: str, lists: Lists) -> OfferedTool | None:
 
 
 def tools_named(name: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of servers' tools in a call: its own name, or those in the arguments of the gateway's tools."""
+    """Return the names of server tools in a call: the called name, or names in the arguments of the gateway's tools."""
     if name in (SEARCH_TOOLS, RUN_CODE):
         return ()
     if name in CALLS:
@@ -202,14 +204,16 @@ def tools_named(name: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def has_tools(names: tuple[str, ...], lists: Lists) -> bool:
-    """Return whether each name means a tool in the lists."""
+    """Return whether each name identifies a tool in the lists."""
     return all(named_tool(name, lists) is not None for name in names if name)
 
 
 async def called_tool(
     by: str, arguments: Mapping[str, Any], lists: Lists
 ) -> tuple[OfferedTool, dict[str, Any]] | dict[str, Any]:
-    """Return the tool and arguments that a call of `call_read_tool` or its like names, or a result with the mistake."""
+    """Return the tool and arguments that a call of `call_read_tool` (or write, destructive) names, or a result with the
+    mistake.
+    """
     name, given = str(arguments.get("name") or ""), arguments.get("arguments")
     if isinstance(given, str):
         given = _parsed(given)
@@ -233,7 +237,7 @@ async def called_tool(
 async def _fitting(
     tool: OfferedTool, given: dict[str, Any]
 ) -> tuple[OfferedTool, dict[str, Any]] | dict[str, Any]:
-    """Return a call whose arguments fit, or a result with the mistake and the schema."""
+    """Return a call whose arguments match the schema, or a result with the mistake and the schema."""
     schema = tool.shown.parameters
     fitting, verdict = await fitted(schema, given)
     if verdict.problem:
@@ -251,7 +255,7 @@ def _parsed(text: str) -> Any:
 
 
 def _names_to_add(arguments: Mapping[str, Any]) -> list[Any]:
-    """Return the names in a call of `add_tool`; none, if they have no valid form."""
+    """Return the names in a call of `add_tool`; [] if they are invalid."""
     names = arguments.get("tool_names")
     if isinstance(names, str):
         return [names]
@@ -263,7 +267,7 @@ def _names_to_add(arguments: Mapping[str, Any]) -> list[Any]:
 def add_tools(
     client: Client, arguments: Mapping[str, Any], lists: Lists
 ) -> dict[str, Any]:
-    """Add tools to the client's list; return what was added, and how to call them without the list."""
+    """Add tools to the client's list; return the added tools, and how to call them without the list."""
     names = _names_to_add(arguments)
     if not names:
         text = f'pass {{"tool_names": [...]}}, at most {MAX_NAMES_PER_CALL} at once'

@@ -23,15 +23,16 @@ GatewayMode: TypeAlias = Literal["auto", "search", "add", "code", "all"]
 """
 
 Asking: TypeAlias = Literal["client", "elicit", "deny"]
-"""Who answers for a call that the rules ask about: the client, which asked its user before it sent the call; the user,
-by elicitation; or nobody, so that the call is denied."""
+"""Who answers when the rules ask about a call: the client, which asked its user before sending the call ("client"); the
+user, by elicitation ("elicit"); or no one, so that the call is denied ("deny").
+"""
 
 IDLE_SECONDS = 15 * 60.0
 GONE_SECONDS = 30 * 60.0
 
 
 def no_rules() -> Rules:
-    """Return rules by which only the entries of servers deny or ask."""
+    """Return rules with which only the entries of servers deny or ask."""
     return Rules()
 
 
@@ -39,11 +40,13 @@ def no_rules() -> Rules:
 class GatewayOptions:
     """The options of a gateway.
 
-    `mode` is that of every client that `modes` does not name, by the name that it sends with its first request. A
-    server without open requests is stopped after `idle_seconds`. A client over HTTP is forgotten after `gone_seconds`
-    without a request, unless it has subscriptions. `rules` returns the current rules. `pinned` tools, as
-    `server.pattern`, are listed in every mode. Tools and prompts are named `server__name`; without `is_prefixed`, those
-    with a unique name keep it. `log` is the folder for the log of calls.
+    - `mode`: the mode of clients that `modes` does not name, by the name that a client sends with its first request.
+    - `idle_seconds`: time without open requests after which a server is stopped.
+    - `gone_seconds`: time without a request after which an HTTP client without subscriptions is forgotten.
+    - `rules`: returns the current permission rules.
+    - `pinned`: tools that every mode lists, as `server.pattern`.
+    - `is_prefixed`: tools and prompts are named `server__name`; if False, a unique own name stays.
+    - `log`: the folder for the log of calls, or None.
     """
 
     mode: GatewayMode = "auto"

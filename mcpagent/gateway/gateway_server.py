@@ -51,7 +51,7 @@ _CACHED = (
 async def _whole(
     handler: Callable[[Context, Any], Awaitable[Any]], context: Context, params: Any
 ) -> Any:
-    """Return a handler's result with the field that each result of 2026 has."""
+    """Return a handler's result with the `resultType` field of results in the 2026 protocol."""
     result = await handler(context, params)
     if (
         isinstance(result, dict)
@@ -62,7 +62,7 @@ async def _whole(
 
 
 class _Server(Server[Any]):
-    """The SDK's server, which builds its instructions for each client and reports changes of its lists."""
+    """The SDK's server, with instructions computed for each client, and with notifications about changed lists."""
 
     def __init__(
         self, *names: str, described: Callable[[], str | None], **options: Any
@@ -72,7 +72,7 @@ class _Server(Server[Any]):
 
     @property
     def instructions(self) -> str | None:
-        """What a client's model should know about the servers."""
+        """The description of the servers for a client's model."""
         return self._described()
 
     @instructions.setter
@@ -82,7 +82,7 @@ class _Server(Server[Any]):
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *others: Any
     ) -> InitializationOptions:
-        """Return the answer to a client's first request."""
+        """Return the answer to a client's `initialize` request."""
         changes = NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
@@ -92,7 +92,7 @@ class _Server(Server[Any]):
 
 
 class GatewayServer:
-    """The handlers of one gateway. `principal_of` identifies the sender of an HTTP request without a session."""
+    """The handlers of one gateway. `principal_of` returns the sender of an HTTP request without a session."""
 
     def __init__(
         self,
@@ -174,9 +174,10 @@ class GatewayServer:
         return client
 
     def _key(self, context: Context) -> str:
-        """Return the identity of a request's client: its sender and session.
+        """Return the key of a request's client: its sender and session.
 
-        The protocol of 2026 has no sessions, so the capabilities count there, and a header of that name does not.
+        The 2026 protocol has no sessions: its clients are distinguished by capabilities, and a session header is
+        ignored.
         """
         if context.request is None:
             return ""
@@ -288,7 +289,7 @@ class GatewayServer:
             return await self._listening(context, params)
         finally:
             client.open -= 1
-            # A request that ends by cancellation cannot wait for servers here.
+            # A cancelled request cannot wait for servers here.
             self._in_background(self.gateway.end_listening(client, uris))
 
     async def _set_level(

@@ -49,10 +49,10 @@ _END_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """Where a gateway listens, and who may use it.
+    """The address of a gateway, and its access rules.
 
-    With an `issuer`, clients need a token of that authorization server for `resource`, the gateway's own address; else
-    they need `token`. Requests of web pages are refused unless their origin is in `origins`.
+    With an `issuer`, clients need a token of that authorization server for `resource`, the gateway's own address;
+    otherwise they need `token`. Requests of web pages are refused unless their origin is in `origins`.
     """
 
     host: str = "127.0.0.1"
@@ -73,13 +73,13 @@ class HttpAccess:
             )
 
     def verifier(self) -> TokenVerifier:
-        """Return what decides about a client's token."""
+        """Return the verifier of clients' tokens."""
         if self.issuer:
             return SignedTokens(self.issuer, self.resource)
         return SharedToken(self.token)
 
     def hosts(self) -> list[str]:
-        """Return the values of the `Host` header that are answered."""
+        """Return the accepted values of the `Host` header."""
         own = [self.host, f"{self.host}:*"]
         if self.host in LOOPBACK:
             own = [
@@ -162,7 +162,7 @@ def http_server(
 
 
 class _QuietServer(uvicorn.Server):
-    """A server that leaves signals to the command line."""
+    """A web server that leaves signals to the command line."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -178,7 +178,7 @@ async def serve_http(
     emit: Emit,
     started: Callable[[str], None],
 ) -> None:
-    """Serve until cancelled; `started` receives the address. Raises `ConfigError` if the port cannot be used."""
+    """Serve until cancelled; `started` receives the address. Raises `ConfigError` if the port is unusable."""
     served = http_server(config, servers, options, emit=emit)
     app = http_app(served, access)
     family = socket.AF_INET6 if ":" in access.host else socket.AF_INET

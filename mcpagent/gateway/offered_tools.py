@@ -1,4 +1,4 @@
-"""The tools, prompts and resources of servers as the gateway lists them: whole definitions under unique names."""
+"""The tools, prompts and resources of servers as the gateway lists them: full definitions under unique names."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from mcpagent.values.messages import ToolDefinition, ToolKey
 from mcpagent.values.tools import ALL_CALLERS, Tool, ToolCaller
 
 Access: TypeAlias = Literal["read", "write", "destructive"]
-"""What a call may do, by the tool's annotations. Without annotations, the specification says destructive."""
+"""The possible effect of a call, by the tool's annotations; without annotations it is destructive, by the
+specification.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
     """A tool of a server under its name in the gateway.
 
-    `listed` is its definition in the server's list, `shown` the one for models, `wire` the one for clients. A tool that
-    changed since its first use is `withheld`. `allowed_callers` count in code mode.
+    `listed` is its definition in the server's list, `shown` the one for models, `wire` the one for clients. `withheld`
+    is the change since the first use that needs consent, or None. `allowed_callers` apply in code mode.
     """
 
     name: str
@@ -100,9 +102,9 @@ def _offered(
 def client_names(
     keys: Iterable[ToolKey], *, is_prefixed: bool
 ) -> Mapping[ToolKey, str]:
-    """Return `server__name` for each item of a server, with a hash where that is no unique, legal name.
+    """Return `server__name` for each item of a server; with a hash if that name is not unique or not legal.
 
-    If not `is_prefixed`, an item whose own name is unique keeps it.
+    If not `is_prefixed`, an item with a unique own name keeps that name.
     """
     if not is_prefixed:
         return offered_names({key: key.name for key in keys})
@@ -110,7 +112,7 @@ def client_names(
 
 
 def access_of(annotations: Any) -> Access:
-    """Return what a tool with these annotations may do."""
+    """Return the possible effect of a tool with these annotations."""
     hints = annotations if isinstance(annotations, Mapping) else {}
     if hints.get("readOnlyHint") is True:
         return "read"
@@ -129,7 +131,7 @@ def _is_pinned(
 
 def _rest_of(lists: ServerLists, tool: ToolDefinition) -> dict[str, Any]:
     rest = dict(lists.unused.get("tools", {}).get(tool.original_name, {}))
-    # The gateway itself waits for tasks of servers.
+    # The gateway itself waits for tasks of servers, so clients need not know about them.
     rest.pop("execution", None)
     return rest
 
@@ -137,7 +139,9 @@ def _rest_of(lists: ServerLists, tool: ToolDefinition) -> dict[str, Any]:
 def _wire(
     name: str, listed: ToolDefinition, shown: ToolDefinition, lists: ServerLists
 ) -> dict[str, Any]:
-    """Return a definition for clients; unlike that for our own models, its description is not cut."""
+    """Return a definition for clients; unlike the definition for mcpagent's models, its description is not
+    shortened.
+    """
     wire: dict[str, Any] = {"name": name, "description": for_model(listed.description)}
     wire["inputSchema"] = shown.parameters
     output = lists.output_schemas.get(listed.original_name)
@@ -149,7 +153,7 @@ def _wire(
 def listed_prompts(
     links: Iterable[ServerLink], *, is_prefixed: bool = True
 ) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the prompts of servers by offered name, each with its server and its whole item in the server's list."""
+    """Return the prompts of servers by offered name, each with its server and its item in the server's list."""
     found = {
         ToolKey(link.config.name, str(name)): item
         for link in links
@@ -165,7 +169,7 @@ def listed_prompts(
 def listed_resources(
     links: Iterable[ServerLink], kind: Literal["resources", "resourceTemplates"]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the server and the whole item of each resource or template."""
+    """Yield the server and the list item of each resource or template."""
     for link in links:
         for item in link.lists.unused.get(kind, {}).values():
             yield link.config.name, with_texts(item, for_model)

@@ -1,4 +1,4 @@
-"""Code mode for a client: its programs run as those of an agent whose model makes exactly the client's calls."""
+"""Code mode for a client: an internal agent runs the programs, with a model that makes exactly the client's calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CallForProgram: TypeAlias = Callable[
 
 
 class _ClientsCalls:
-    """A model that makes one given call, and ends its answer when it has the result."""
+    """A model that makes one call that was set before, and ends its answer after the result."""
 
     name = "gateway:client"
 
@@ -37,12 +37,12 @@ class _ClientsCalls:
         self.call: ToolCall | None = None
 
     def next(self, name: str, arguments: dict[str, Any]) -> str:
-        """Make this call in the next answer; return its ID."""
+        """Set the call of the next answer; return its ID."""
         self.call = ToolCall(f"call_{next(self._ids)}", name, arguments)
         return self.call.id
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
-        """Return the call, then the end."""
+        """Return the call, then a final answer."""
         call, self.call = self.call, None
         if call is None:
             end = Message("assistant", (Text("done"),))
@@ -51,7 +51,7 @@ class _ClientsCalls:
         return ModelResponse(calls, Usage(requests=1), "tool_calls", 0.0)
 
     def price_of(self, usage: Usage) -> float:  # noqa: ARG002
-        """Return 0.0: nothing is billed."""
+        """Return 0.0, because no provider is used."""
         return 0.0
 
     async def aclose(self) -> None:
@@ -66,7 +66,7 @@ class _OfUpstreams(Toolset):
         self._made: tuple[Any, list[Tool]] = (None, [])
 
     async def tools(self) -> list[Tool]:
-        """Return the tools, the same objects while no list changed."""
+        """Return the tools; the same objects until a list changes."""
         offered = self._programs.offered()
         if self._made[0] is not offered:
             usable = [
@@ -104,7 +104,7 @@ class Programs:
     async def call(
         self, caller: Caller, name: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
-        """Run `search_tools` or `run_code` for the client; one at a time, since programs share variables."""
+        """Run `search_tools` or `run_code` for the client, one call at a time, because programs share variables."""
         async with self._alone:
             self._caller = caller
             session = await self._started()

@@ -19,7 +19,7 @@ async def serve_stdio(
     *,
     emit: Emit,
 ) -> None:
-    """Serve the client at standard input until it closes that; then stop all servers."""
+    """Serve the client on standard input until it closes that; then stop all servers."""
 
     def gateway_of(server: GatewayServer) -> Gateway:
         return Gateway(

@@ -1,4 +1,4 @@
-"""The servers behind a gateway, as one or several of its clients use them: started on demand, stopped when idle."""
+"""The servers behind a gateway, for one or several clients: started on demand, stopped when idle."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from mcpagent.values.tools import Run, Tool
 MERGE_SECONDS = 0.1
 """Changes of lists within this time are reported to clients together."""
 CACHE_SECONDS = 5.0
-"""Timeout of the start for reading the cached lists."""
+"""Maximum wait of the start for reading the cached lists."""
 SETTLE_SECONDS = 20.0
-"""Timeout of a search, or of a list of all tools, for servers whose lists are not known yet."""
+"""Maximum wait of a search, or of a list of all tools, for servers whose lists are still unknown."""
 _SEEN_URIS = 10_000
 _SCHEME = "mcpagent://"
 
@@ -48,9 +48,9 @@ OnNews = Callable[["Upstreams", str, ServerNews], None]
 
 @dataclass(eq=False)
 class Lists:
-    """The lists of all servers at one moment; `seen` are the servers' values that they were made from.
+    """The lists of all servers at one moment. `seen` are the servers' lists from which these were made.
 
-    `missing` has the reason for each server without a list.
+    `missing` has the reason for each server without a list (None: not computed yet).
     """
 
     seen: tuple[tuple[str, object], ...] = ()
@@ -67,7 +67,7 @@ class Lists:
 
 
 class Upstreams:
-    """The servers of a configuration. `client` is the one that answers their requests; None: no client does.
+    """The servers of a configuration. `client` answers their requests; None: no client does.
 
     `on_change` is called when lists changed, `on_news` for other notifications of servers.
     """
@@ -138,7 +138,7 @@ class Upstreams:
         seconds: float = SETTLE_SECONDS,
         enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Wait for servers whose lists are not known yet, or until it is `enough`."""
+        """Wait for servers whose lists are still unknown, until `enough` returns True or the time is over."""
         await self.servers.settle(seconds, lambda _: None, enough=enough)
 
     def _handlers(self, client: Client, _config: Any) -> Handlers:
@@ -189,7 +189,9 @@ class Upstreams:
 
     @contextlib.asynccontextmanager
     async def using(self, server: str, caller: Caller) -> AsyncIterator[ServerLink]:
-        """Return the server's link for one request. Raises `InputError` for one that cannot be started."""
+        """Return the server's link for one request. Raises `InputError` if the server is unknown or cannot be
+        started.
+        """
         link = self.servers.links.get(server)
         if link is None:
             problem = self.servers.statuses.get(server)
@@ -208,7 +210,9 @@ class Upstreams:
     # --- lists ---
 
     def lists(self, run: Callable[[str], Run]) -> Lists:
-        """Return the current lists, the same value until one changes; `run` returns the function of a tool's name."""
+        """Return the current lists; the same value until one changes. `run` returns the function that runs the tool of
+        a name.
+        """
         links = self.servers.toolsets
         seen = tuple((link.config.name, link.lists) for link in links)
         missing = dict(self.servers.unavailable)
@@ -230,7 +234,7 @@ class Upstreams:
         return self._lists
 
     def forget_lists(self) -> None:
-        """Make the lists again at their next use, after a consent or a refusal."""
+        """Discard the lists after a consent or a refusal, so that they are made again."""
         self._lists = Lists()
 
     def _session(
@@ -253,7 +257,9 @@ class Upstreams:
     # --- resources ---
 
     def server_of(self, uri: str, lists: Lists) -> tuple[str, str]:
-        """Return the server of a resource and its URI there. Raises `InputError` if that is not certain."""
+        """Return the server of a resource, and the resource's URI there. Raises `InputError` if the server is
+        uncertain.
+        """
         if uri in lists.resources:
             server, item = lists.resources[uri]
             return server, str(item["uri"])
@@ -274,7 +280,7 @@ class Upstreams:
         raise InputError("no server here has this resource")
 
     def has_server_of(self, uri: str, lists: Lists) -> bool:
-        """Return whether a resource belongs to one of the servers with known lists."""
+        """Return whether exactly one server with known lists has the resource."""
         try:
             self.server_of(uri, lists)
         except InputError:
@@ -282,7 +288,7 @@ class Upstreams:
         return True
 
     def note_links(self, server: str, result: Mapping[str, Any]) -> None:
-        """Note which server sent a link to a resource, for reading it later."""
+        """Record which server sent links to resources, so that clients can read these later."""
         for block in result.get("content") or ():
             if isinstance(block, Mapping) and block.get("type") == "resource_link":
                 if len(self._seen_uris) >= _SEEN_URIS:
@@ -290,7 +296,7 @@ class Upstreams:
                 self._seen_uris[str(block.get("uri"))] = server
 
     async def subscription(self, uri: str, lists: Lists, *, wanted: bool) -> None:
-        """Subscribe to a resource, or end one subscription. Raises `McpAgentError`."""
+        """Subscribe to a resource, or, if not `wanted`, end one subscription. Raises `McpAgentError`."""
         server, own = self.server_of(uri, lists)
         link = self.servers.links.get(server)
         if link is None:
@@ -312,7 +318,7 @@ class Upstreams:
 def _are_same(
     old: tuple[tuple[str, object], ...], new: tuple[tuple[str, object], ...]
 ) -> bool:
-    """Return whether these are the lists of the same servers, as the same objects."""
+    """Return whether both have the same servers with identical list objects."""
     return len(old) == len(new) and all(
         one[0] == two[0] and one[1] is two[1] for one, two in zip(old, new, strict=True)
     )
@@ -321,7 +327,7 @@ def _are_same(
 def _by_uri(
     found: Iterator[tuple[str, dict[str, Any]]],
 ) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return resources by their URI for clients; one that several servers list gets the server's name."""
+    """Return resources by their URI for clients; a URI that several servers list gets the server's name."""
     items = list(found)
     holders = Counter(str(item.get("uri")) for _, item in items)
     named = {}

@@ -12,9 +12,10 @@ from mcpagent.utilities.python.argument_checks import expect
 class Compaction:
     """When to compact a conversation, and how far.
 
-    A request that would use more than the share `at` of the model's window is shortened to the share `to`. The distance
-    between the two means that the provider's cache is rewritten once, not at every turn. `window_tokens` replaces the
-    known size of the window. With None, the size comes from the model's settings, its server or the price table.
+    A request that would use more than the share `at` of the model's window is shortened to the share `to`. Because of
+    the distance between the two, the provider's cache is rewritten only once, not at every turn. `window_tokens`
+    replaces the known size of the window. With None, the size comes from the model's settings, its server or the price
+    table.
     """
 
     at: float = 0.8

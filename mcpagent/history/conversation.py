@@ -1,7 +1,7 @@
-"""The history of one conversation, and the tools that the model has by this history.
+"""The history of one conversation, and the tools that the model has according to it.
 
-Discovery is a fold over the history and is stored nowhere else. So a saved, resumed or passed-on conversation offers
-the same tools in the same order.
+The discovered tools are computed from the history and stored nowhere else. So a conversation that is saved, resumed or
+passed on offers the same tools in the same order.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from mcpagent.values.messages import (
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The tools that a history mentions, by the names under which they were offered in it.
+    """The tools that a history mentions, by the names under which they were offered.
 
-    `keys` maps each name to its tool, so that another server's tool of that name does not match. `discovered` is in
-    order of discovery; `shown` were described to the model with their call signature; `removed` were withdrawn and not
-    added again; `lost` are the removed tools that disappeared by themselves.
+    `keys` maps each name to the identity of its tool, so that another tool of the same name does not match.
+    `discovered` is in order of discovery. `shown` were described to the model with their signatures. `removed` were
+    removed and not added again; `lost` are those among them that were no longer available.
     """
 
     discovered: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Discovery:
 def fold_discovery(
     messages: Iterable[Message], start: Discovery | None = None
 ) -> Discovery:
-    """Return the tools that the whole history mentions."""
+    """Return the tools that all messages together mention, in addition to those of `start`."""
     return _folded(
         (part for message in messages for part in message.parts), start or Discovery()
     )
@@ -78,7 +78,9 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
     discovered, keys = dict.fromkeys(before.discovered), dict(before.keys)
     shown, removed, lost = set(before.shown), set(before.removed), set(before.lost)
     for part in telling:
-        if isinstance(part, Compacted):  # called tools stay if there are too many
+        if isinstance(
+            part, Compacted
+        ):  # a compaction removes discovered tools that were not called, if there are too many
             discovered.update(
                 (name, discovered.pop(name)) for name in part.used if name in discovered
             )
@@ -104,7 +106,7 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
 
 
 INNER = "#"
-"""Separator between the ID of a call that runs a program and the number of a call that the program makes."""
+"""Separator in the ID of a call that a program makes: the ID of the program's call, this sign, and a number."""
 
 MAX_PROMPT_CHARACTERS = 10_000_000
 
@@ -117,11 +119,11 @@ NOT_KEPT = "This call was not run: its arguments hold a secret, which was not wr
 
 @dataclass(frozen=True, slots=True)
 class CallProgress:
-    """The progress of a call under way: it was sent, or has these parts (its result, and the changes with it).
+    """The progress of an open call: it was sent, and may have `parts` (its result, and tool changes).
 
-    `is_repeatable`: it does no harm to send it again. `blocks` are those of the result of a program's call. A call that
-    was sent `times_sent` times and has no result lost its process as often. `cause` is the digest of its tool and
-    arguments, by which the outcome belongs to it; `shown` names a call of a program for the model.
+    `is_repeatable`: the call may be sent again without harm. `blocks` are the files of the result of a program's call.
+    `times_sent`: how often it was sent; without a result, the process died each time. `cause` is a digest of its tool
+    and arguments: a result belongs only to a call with the same digest. `shown` names a program's call for the model.
     """
 
     is_repeatable: bool = False
@@ -133,12 +135,12 @@ class CallProgress:
 
     @property
     def is_unknown(self) -> bool:
-        """True if it is unknown whether the call has run, and it must not run twice."""
+        """Return whether nobody knows if the call has run, and it must not run twice."""
         return not self.parts and not self.is_repeatable
 
 
 def call_digest(key: ToolKey | None, arguments: Any) -> str:
-    """Return a digest of a call's tool and arguments: an outcome belongs to a call with the same one."""
+    """Return a digest of a call's tool and arguments. A stored result belongs only to a call with the same digest."""
     text = json.dumps([key, arguments], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -155,7 +157,7 @@ def closed(messages: Sequence[Message], why: str = CANCELLED) -> list[Message]:
 
 
 def in_order(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages like `closed`, but leave calls of the last answer open until they are answered or closed."""
+    """Return the messages like `closed`, but leave the open calls of the last answer without results."""
     fixed: list[Message] = []
     for message in messages:
         calls = _open_calls(fixed)
@@ -171,7 +173,7 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 
 
 def _answering(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the parts without results that answer none of the calls, or a call that already has a result."""
+    """Return the parts without superfluous results: those of other calls, and a second result of the same call."""
     waiting = {call.id for call in calls}
     kept: list[Part] = []
     for part in parts:
@@ -225,12 +227,12 @@ def _by_call(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ..
 
 
 def not_run(call: ToolCall, why: str) -> ToolResult:
-    """Return the result of a call without an own result."""
+    """Return the result for a call that did not run, with the reason `why`."""
     return ToolResult(call.id, call.name, (Text(why),), error="cancelled")
 
 
 def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
-    """Return the text that reports changed tools to the model."""
+    """Return the text that reports removed and changed tools to the model."""
     parts = [
         f"{what}: {', '.join(names)}"
         for what, names in (("gone", gone), ("changed", changed))
@@ -242,7 +244,7 @@ def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
 
 
 class Messages(Sequence[Message]):
-    """The first messages of an append-only list: a snapshot of a conversation without a copy."""
+    """A view of the first messages of an append-only list: a snapshot of a conversation without a copy."""
 
     __slots__ = ("_all", "_length")
     __hash__ = None  # type: ignore[assignment]  # as that of a list
@@ -276,15 +278,16 @@ class Messages(Sequence[Message]):
 
 
 class Conversation:
-    """A history. `system` is its system prompt, fixed when it starts since a change would lose the provider's cache.
+    """A history. `system` is its system prompt, fixed from the start, since a change would invalidate the provider's
+    cache.
 
-    `note` makes a change visible to the calls of a batch that is still running; appending the batch's message makes
-    it history. Calls of the last message that have no result stay open for `Session.resume`, until the next prompt.
+    `note` makes a tool change visible to the other calls of a running batch, before the batch's message is appended.
+    Calls of the last message that have no result stay open for `Session.resume`, until the next prompt.
     """
 
     def __init__(self, system: str = "", messages: Sequence[Message] = ()) -> None:
         self.system = system
-        # Whoever looked has this very list and its length: it is only appended to, or another list takes its place.
+        # A `Messages` view holds this list and a length, so the list is only appended to, or replaced by another list.
         self._messages = in_order(messages)
         self._telling = [
             place for place, message in enumerate(self._messages) if _tells(message)
@@ -294,23 +297,23 @@ class Conversation:
             place for place in self._telling if compacted_in(self._messages[place])
         ]
         self._tokens: list[int] = []
-        """Estimated tokens of all messages up to each one."""
+        """Running totals: the estimated tokens of all messages up to each one."""
         self._fronts: dict[int, tuple[tuple[Message, ...], int]] = {}
         self._noted: list[Part] = []
         self._announced: list[Part] = []
         self._unanswered_prompt = False
         self._progress: dict[str, CallProgress] = {}
         self._progress_log: list[str] = []
-        """The IDs of calls whose progress changed, in order, for the code that stores them."""
+        """The IDs of calls whose progress changed, in order, for the journal."""
         self._steps: list[Step] = []
         self._written = 0
         self.windows: dict[str, int] = {}
-        """By model name: the tokens that fit into its window, if a refused request has shown that."""
+        """Model name -> the tokens of its window, if a refused request has shown them."""
 
     def first(self, length: int | None = None) -> Conversation:
-        """Return the first messages as a separate conversation; None: all, with pending announcements.
+        """Return a separate conversation of the first `length` messages; None: all, with pending announcements.
 
-        A length between calls and their results is not allowed. The cost does not depend on their number.
+        `length` must not separate calls from their results. The cost does not depend on the number of messages.
         """
         other = Conversation(self.system)
         other._messages = self._messages[:length]
@@ -355,22 +358,22 @@ class Conversation:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All parts in order, with those of the running batch and pending announcements."""
+        """All parts in order, including those of the running batch and pending announcements."""
         said = (part for message in self._messages for part in message.parts)
         return (*said, *self._noted, *self._announced)
 
-    # -- messages to send ---------------------------------------------------------------------------------------------
+    # -- Messages to send ----------------------------------------------------------------------------------------------
 
     @property
     def sent(self) -> Sequence[Message]:
-        """The messages that a model receives: all, or those that the last `Compacted` leaves."""
+        """The messages that a model receives: all, or fewer after a compaction."""
         place = self._compacted_before(len(self._messages))
         if place is None:
             return self.messages
         return *self._front(place)[0], *self._messages[place + 1 :]
 
     def sent_tokens(self, length: int | None = None) -> int:
-        """Return the estimated tokens that were sent when there were so many messages (None: that are sent now)."""
+        """Return the estimated tokens that a request contained after `length` messages; None: that it contains now."""
         if length is None:
             length = len(self._messages)
         if not length:
@@ -386,7 +389,7 @@ class Conversation:
 
     @property
     def compacted_at(self) -> int | None:
-        """The place of the message that has the last `Compacted`, or None."""
+        """The index of the message with the last compaction, or None."""
         if self._compactions:
             return self._compactions[-1]
         return None
@@ -407,7 +410,7 @@ class Conversation:
         return None
 
     def _front(self, place: int) -> tuple[tuple[Message, ...], int]:
-        """Return the messages that are sent for those up to this one, and their estimated tokens."""
+        """Return the sent messages for the history up to the compaction at `place`, and their estimated tokens."""
         if (known := self._fronts.get(place)) is None:
             part = compacted_in(self._messages[place])
             assert part is not None
@@ -416,7 +419,7 @@ class Conversation:
         return known
 
     def compact(self, part: Compacted) -> None:
-        """Queue a compaction until `deliver` can append it to the history. It replaces a compaction in the queue.
+        """Queue a compaction until `deliver` appends it to the history. It replaces a queued one.
 
         `part.kept` counts from the end of the current messages, without an unanswered prompt.
         """
@@ -427,40 +430,40 @@ class Conversation:
 
     @property
     def steps(self) -> Sequence[Step]:
-        """The tokens, cost and time of each answer, in order; only of answers that were made or stored here."""
+        """The tokens, cost and time of each answer, in order; only for answers made or stored by mcpagent."""
         return self._steps
 
     def note_step(self, step: Step) -> None:
-        """Store the use of the last answer; steps with the same offered names share one tuple."""
+        """Store the usage of the last answer. Steps with the same offered names share one tuple."""
         before = self._steps[-1].offered if self._steps else ()
         self._steps.append(
             replace(step, offered=before) if step.offered == before else step
         )
 
-    # -- for the journal --------------------------------------------------------------------------------------------
+    # -- Progress and position, for the journal ------------------------------------------------------------------------
 
     @property
     def written(self) -> int:
-        """Return the number of first messages that are unchanged since `is_written` was called."""
+        """Return how many of the first messages have not changed since `is_written` was called."""
         return self._written
 
     def is_written(self) -> None:
-        """All messages that there are now were taken to be written."""
+        """Note that the journal has written all current messages."""
         self._written = len(self._messages)
 
     @property
     def announced(self) -> tuple[Part, ...]:
-        """The message parts that are not yet in the history; `deliver` appends them."""
+        """The queued parts that are not yet in the history; `deliver` appends them."""
         return tuple(self._announced)
 
     @property
     def has_unanswered_prompt(self) -> bool:
-        """True if the last message is a prompt without an answer."""
+        """Return whether the last message is a prompt without an answer."""
         return self._unanswered_prompt
 
     @property
     def progress(self) -> Mapping[str, CallProgress]:
-        """The journaled progress of the open calls that were sent, by ID."""
+        """The journaled progress of open calls that were sent, by call ID."""
         return self._progress
 
     def note_progress(self, call_id: str, progress: CallProgress) -> None:
@@ -470,7 +473,7 @@ class Conversation:
 
     @property
     def progress_log(self) -> Sequence[str]:
-        """The IDs of calls whose progress changed, in order, also by being forgotten. It only grows."""
+        """The IDs of calls whose progress changed or was removed, in order. The list only grows."""
         return self._progress_log
 
     def restore(
@@ -482,10 +485,11 @@ class Conversation:
         unanswered_prompt: bool,
         offered: Mapping[str, ToolKey],
     ) -> None:
-        """Continue where another process ended: calls with known results get them, others that were sent are unknown.
+        """Continue where another process ended: add known results to their calls; the outcome of other sent calls is
+        unknown.
 
-        A result belongs to a call of the same tool with the same arguments. `offered` has the keys of the tools that
-        were offered from the start, by name. A call that was not sent runs later, unless its arguments are lost.
+        A result belongs only to a call of the same tool with the same arguments. `offered` has the keys of the tools
+        that were offered from the start, by name. A call that was not sent runs later, unless its arguments are lost.
         """
         self._announced, self._steps = [*announced], [*steps]
         self._unanswered_prompt = unanswered_prompt and not self.open_calls
@@ -516,7 +520,7 @@ class Conversation:
 
     @property
     def place(self) -> int:
-        """The number of messages up to the last one that is no result: the position of the open calls."""
+        """The number of messages without the "tool" messages at the end: the position of the open calls."""
         behind = 0
         while (
             behind < len(self._messages) and self._messages[-1 - behind].role == "tool"
@@ -525,7 +529,7 @@ class Conversation:
         return len(self._messages) - behind
 
     def times_sent(self, call_id: str) -> int:
-        """Return how often an open call was sent without a result: its process died each time."""
+        """Return how often an open call was sent without a result, because the process died each time."""
         known = self._progress.get(call_id)
         if known is not None:
             return known.times_sent
@@ -538,7 +542,7 @@ class Conversation:
 
     @property
     def discovery(self) -> Discovery:
-        """The tools that the history mentions, with the running batch and changes that still wait to be announced."""
+        """The tools that the history mentions, including changes by the running batch and queued changes."""
         if not self._noted and not self._announced:
             return self._folded
         return _folded((*self._noted, *self._announced), self._folded)
@@ -547,7 +551,7 @@ class Conversation:
     def answered_prompt(self) -> str:
         """The text of the last prompt that has an answer, or "".
 
-        A user message after results is no prompt.
+        A user message after results is not a prompt.
         """
         roles = ("tool", *(message.role for message in self._messages))
         for place in range(len(self._messages) - 1, 0, -1):
@@ -569,7 +573,7 @@ class Conversation:
         self._unanswered_prompt = True
 
     def take_back_prompt(self) -> bool:
-        """Remove the user's last message if it has no answer yet."""
+        """Remove the user's last message if it has no answer yet; return whether there was one."""
         was_there, self._unanswered_prompt = self._unanswered_prompt, False
         if was_there:
             self._messages = self._messages[:-1]
@@ -577,7 +581,7 @@ class Conversation:
         return was_there
 
     def pin(self, place: int) -> bool:
-        """Pin the message at this position; False if there is no message."""
+        """Pin the message at this index, so that compaction keeps it; return False if there is no message."""
         if not 0 <= place < len(self._messages):
             return False
         message = self._messages[place]
@@ -588,7 +592,7 @@ class Conversation:
                 pinned,
                 *self._messages[place + 1 :],
             ]
-            compactions = [*self._compactions]  # unchanged by this
+            compactions = [*self._compactions]  # pinning does not change them
             self._changed_from(place)
             self._compactions = compactions
         return True
@@ -596,7 +600,7 @@ class Conversation:
     def announce(
         self, text: str, change: ToolsChanged | ToolsShown | None = None
     ) -> None:
-        """Queue a note to the model about its tools until it can be added to the history."""
+        """Queue a note for the model about its tools; `deliver` adds it to the history."""
         self._announced.extend(
             (Text(text), change) if change is not None else (Text(text),)
         )
@@ -619,7 +623,9 @@ class Conversation:
             self._announced.clear()
 
     def append(self, message: Message) -> None:
-        """Append an assistant's message, or results of its calls; results join the existing ones, in call order."""
+        """Append an assistant's message, or tool results. Results are merged with existing results of the same calls'
+        message, in call order.
+        """
         if message.role != "tool":
             self._append(message)
         elif self._messages and self._messages[-1].role == "tool":
@@ -641,17 +647,17 @@ class Conversation:
                         self._progress_log.append(call_id)
 
     def note(self, parts: Iterable[Part]) -> None:
-        """Make changes of tools visible to the other calls of the running batch."""
+        """Make tool changes visible to the other calls of the running batch."""
         self._noted.extend(parts)
 
     def close_open_calls(self, why: str = CANCELLED) -> None:
-        """Answer every open call with an error, so that the history is valid."""
+        """Add an error result with the text `why` to every open call, so that the history is valid."""
         self._noted.clear()
         if calls := self.open_calls:
             self.append(_missing(calls, why))
 
     def _changed_from(self, place: int) -> None:
-        """Invalidate values computed from the messages after this position."""
+        """Discard values computed from the messages after this index."""
         self._written = min(self._written, place)
         del self._tokens[place:]
         del self._compactions[bisect_left(self._compactions, place) :]
@@ -666,7 +672,7 @@ class Conversation:
         return fold_discovery(self._messages[place] for place in self._telling)
 
     def _fold_last(self) -> None:
-        """Apply the tool changes of the last message, which may have replaced another one."""
+        """Apply the tool changes of the last message, which may have replaced an earlier version of it."""
         place = len(self._messages) - 1
         if self._telling[-1:] == [place]:
             self._telling.pop()
@@ -679,7 +685,9 @@ class Conversation:
 
 
 def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -> bool:
-    """Return whether the progress belongs to this call; True if the history does not know the tool's identity."""
+    """Return whether the stored progress belongs to this call; True if the history does not know the tool's
+    identity.
+    """
     return call.name not in keys or known.cause in (
         "",
         call_digest(keys[call.name], call.arguments),
@@ -687,26 +695,26 @@ def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -
 
 
 def is_cut(call: ToolCall) -> bool:
-    """Return whether a secret was redacted from the stored arguments of the call."""
+    """Return whether the stored arguments of the call lack a secret that was redacted."""
     return REDACTED in json.dumps(call.arguments)
 
 
 def _tells(message: Message) -> bool:
-    """Return whether the message reports tools or a compaction."""
+    """Return whether the message has tool changes or a compaction."""
     for part in message.parts:
         if isinstance(part, ToolsShown | ToolsChanged | Compacted):
             return True
     return False
 
 
-# -- valid prompts ----------------------------------------------------------------------------------------------------
+# -- Validation of prompts and histories -------------------------------------------------------------------------------
 
 Words: TypeAlias = tuple[Content | File, ...]
-"""A prompt ready to send, after its files were read."""
+"""The parts of a prompt: text, content and files."""
 
 
 def usable_prompt(prompt: object) -> Words:
-    """Return the prompt ready to send. Raises `InputError` if it is empty, too long, or no prompt."""
+    """Return the parts of a prompt. Raises `InputError` if it is empty, too long, or not a prompt."""
     parts: tuple[Any, ...] = (
         (Text(prompt),) if isinstance(prompt, str) else _parts(prompt)
     )
@@ -724,9 +732,10 @@ def usable_prompt(prompt: object) -> Words:
 
 
 def usable_history(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages with texts cleaned like a prompt's; an unsendable text would fail every later request.
+    """Return the messages with texts cleaned like a prompt's; a text that cannot be sent would fail every later
+    request.
 
-    Raises `InputError` for a message that has something of the wrong type in it.
+    Raises `InputError` if a message has a field of the wrong type.
     """
     for place, message in enumerate(messages):
         expect_fields(message, f"messages[{place}]", InputError)
@@ -784,7 +793,7 @@ _OPTIONAL_FIELDS = {"provider_data", "citations", "type"}
 
 
 def _expect_texts(part: Text | File | FilePart) -> None:
-    """Raise `InputError` for a field of a part that is no text."""
+    """Raise `InputError` if a field of a part is not text."""
     kind = type(part).__name__
     if isinstance(part, File):
         expect(

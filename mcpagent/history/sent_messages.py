@@ -1,9 +1,8 @@
-"""Compute the messages that a model receives: the whole history, or, after compaction, the last `Compacted` view.
+"""Compute the messages that a model receives: the whole history, or fewer after a compaction.
 
-A pure function of the history, so a session that is resumed, forked or rewound sends the same messages as it did at
-that point. Messages that are no longer sent may contain discovered tools. Therefore one `ToolsChanged` at the head
-repeats all of these changes, and the request writers of every protocol find there the position at which a tool was
-added.
+This is a pure function of the history, so a session that is resumed, forked or rewound sends the same messages as
+before. Omitted messages may contain tool changes. So one `ToolsChanged` in the first sent message repeats them all, and
+the request writers of every protocol find there where a tool was added.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def is_pinned(message: Message) -> bool:
 class OmittedParts:
     """The parts of a history that the model does not receive.
 
-    `cut`: messages before this index are omitted, except those at the indices in `stays`. `summary` replaces them, ""
-    if there is no summary. Of the results of the calls in `shortened`, the model receives only the beginnings.
+    `cut`: messages before this index are omitted, except those at the indices in `stays`. `summary` replaces them; ""
+    if there is no summary. `shortened` has the IDs of calls of whose results the model receives only the beginnings.
     """
 
     cut: int = 0
@@ -67,7 +66,10 @@ class OmittedParts:
 def cut_at(
     messages: Sequence[Message], place: int, part: Compacted
 ) -> tuple[int, frozenset[int]]:
-    """Return the index at which the part at `place` cuts, and the earlier indices that stay; both cover whole steps."""
+    """Return the index before which `part`, in the message at `place`, omits messages, and earlier indices that stay.
+
+    A call and its results always stay together.
+    """
     cut = min(max(place - part.kept, 0), place)
     while 0 < cut < place and messages[cut].role == "tool":
         cut -= 1
@@ -78,7 +80,7 @@ def cut_at(
 
 
 def whole_step(messages: Sequence[Message], at: int, end: int) -> set[int]:
-    """Return the place with those of the calls and results that belong to it, before the end."""
+    """Return the index `at` and those of the calls and results that belong to the same step, before `end`."""
     first = at
     while first > 0 and messages[first].role == "tool":
         first -= 1
@@ -149,7 +151,10 @@ def _head(part: Compacted, dropped: Sequence[Message], moved: int) -> Message:
 
 
 def moved(messages: Sequence[Message]) -> int:
-    """Return how many of these sent messages, from the second on, were written after a different head."""
+    """Return how many sent messages after the first were written after another first message.
+
+    The first message is replaced at each compaction.
+    """
     found = None
     if messages:
         found = compacted_in(messages[0])
@@ -159,7 +164,7 @@ def moved(messages: Sequence[Message]) -> int:
 
 
 def _plain(message: Message) -> Message:
-    """Return the message without its `ToolsChanged` and `ToolsShown` parts: the head has these tools already."""
+    """Return the message without its `ToolsChanged` and `ToolsShown` parts, which the first sent message repeats."""
     parts = tuple(
         part
         for part in message.parts
@@ -171,7 +176,7 @@ def _plain(message: Message) -> Message:
 
 
 def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
-    """Return the message in its sent form: with shortened results, and without `Compacted` parts."""
+    """Return the message as it is sent: with shortened results, and without `Compacted` parts."""
     changed = False
     parts: list[Part] = []
     for part in message.parts:
@@ -184,7 +189,7 @@ def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
             parts.append(part)
     if changed and all(
         isinstance(part, Pinned) for part in parts
-    ):  # a pinned message with no other part
+    ):  # a pinned message without other parts
         parts = []
     if changed:
         return replace(message, parts=tuple(parts))
@@ -195,7 +200,7 @@ def tools_after(messages: Iterable[Message]) -> ToolsChanged:
     """Combine the tool changes of these messages into one change, with the latest definition of each tool.
 
     For tools that were offered from the start and then changed or removed, it records their original position and
-    definition. Tools that the provider itself could search for stay searchable.
+    definition. Tools that the provider itself could search stay searchable.
     """
     was: dict[str, tuple[int, ToolDefinition]] = {}
     now: dict[str, ToolDefinition] = {}

@@ -22,22 +22,24 @@ from mcpagent.values.messages import (
 )
 
 IMAGE_TOKENS = 1_500
-"""A guess for one image: providers count by its size in pixels, most between 700 and 2,500."""
+"""Estimate for one image: providers count by its size in pixels, mostly between 700 and 2,500."""
 
 DEFINITION_SHARE = 0.55
-"""Factor on a definition's characters / 4: providers write a schema with little of its punctuation."""
+"""Factor on a quarter of a definition's characters: providers write a schema with little of its punctuation."""
 
 _PROSE, _DENSE, _SEALED = 4.2, 3.6, 8.0
-"""Bytes of UTF-8 for a token: of words, of data and code, and of reasoning that only its provider can read."""
+"""Bytes of UTF-8 for each token: of prose, of data and code, and of reasoning that only its provider can read."""
 
 _PART = 3
-"""Minimum number of tokens that a provider adds for a part."""
+"""Minimum number of tokens that a provider counts for a part."""
 
 _MARKS = str.maketrans(dict.fromkeys("0123456789{}[]()<>\"'`:;,=_-/\\|*#@&%+$~^\n\t"))
 
 
 def text_tokens(text: str) -> int:
-    """Estimate the tokens of a text: a fourth of its bytes for prose, a third for data (many digits, punctuation)."""
+    """Estimate the tokens of a text: a fourth of its bytes for prose, a third for data (many digits and much
+    punctuation).
+    """
     if not text:
         return 0
     if len(text) <= 4_000:
@@ -53,7 +55,7 @@ def text_tokens(text: str) -> int:
 
 
 def json_tokens(value: Mapping[str, Any]) -> int:
-    """Estimate the tokens of JSON data as a request contains it."""
+    """Estimate the tokens of JSON data in a request."""
     if value:
         return text_tokens(json_sent(value))
     return 0
@@ -63,17 +65,20 @@ def json_sent(value: Mapping[str, Any]) -> str:
     """Return the data as the JSON of a request, or "" if it cannot be encoded."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    except (RecursionError, ValueError):  # no model wrote it, and none is sent it
+    except (
+        RecursionError,
+        ValueError,
+    ):  # such data is not from a model and is not sent to one
         return ""
 
 
 def file_tokens(data: str) -> int:
-    """Estimate the tokens of a document or a recording from its Base64: a page of 60 kB counts as a picture."""
+    """Estimate the tokens of a document or a recording from its Base64: a page of 60 kB counts like an image."""
     return IMAGE_TOKENS + len(data) * IMAGE_TOKENS // 80_000
 
 
 def message_tokens(message: Message) -> int:
-    """Estimate the tokens that a model reads of the message; tool definitions count with the request's tools."""
+    """Estimate the tokens of a message; tool definitions count with the request's tools."""
     return sum(map(_part_tokens, message.parts))
 
 

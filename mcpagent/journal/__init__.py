@@ -1,1 +1,1 @@
-"""Write sessions as typed entries, and compute recordings, exports and traces from these entries."""
+"""Write sessions as typed entries, and compute recordings, exports and traces from such entries."""

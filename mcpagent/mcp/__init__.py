@@ -1,1 +1,1 @@
-"""MCP servers: their life cycle, their lists and questions, and calls of their tools."""
+"""MCP servers: their life cycle, their lists and requests, and calls of their tools."""

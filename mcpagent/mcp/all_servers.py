@@ -1,4 +1,4 @@
-"""All MCP servers of one agent: they connect concurrently, slow ones join later, and failed ones are reported."""
+"""All MCP servers of one agent: they connect concurrently, slow ones join later, and failures are reported."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from mcpagent.values.tools import Tool, ToolOutput
 
 TURNED_OFF = "it is turned off"
 MOST_STARTS = 3
-"""Number of start attempts for a server whose process ends during startup."""
+"""Maximum number of start attempts for a server whose process ends during startup."""
 
 
 def joins_later(server: str) -> Notice:
-    """Return the notice that the start no longer waits for a server."""
+    """Return the notice that the agent's start no longer waits for this server."""
     return Notice(
         f'server "{server}" is still connecting; its tools join when it is ready',
         "warning",
@@ -43,9 +43,9 @@ def joins_later(server: str) -> Notice:
 class McpServers:
     """The enabled and selected servers of a configuration, as links sorted by name.
 
-    Servers that cannot even be tried (because of an unset variable, for example) have a status with the reason.
-    `on_late` is called for each server that connects after `open` has returned, `on_lost` for each that fails after it,
-    and `on_changed` for each whose tools changed. `on_news` receives the other notifications of each server.
+    Servers that cannot even be tried (because of a missing variable, for example) have a status with the reason.
+    `on_late` is called for each server that connects after `open` has returned, `on_lost` for each that fails after
+    that, and `on_changed` for each whose tools changed. `on_news` receives the other notifications of each server.
     """
 
     def __init__(
@@ -73,8 +73,9 @@ class McpServers:
         self._links = {item.name: self._link(item, options) for item in ordered}
         self._starts: dict[str, asyncio.Task[ServerError | None]] = {}
         self._waits: dict[str, tuple[float, float]] = {}
-        """By server: the start time of its connection attempt, and the longest time that one question has waited for
-        it."""
+        """By server: the start time of its connection attempt, and the longest time that one prompt has waited for
+        it.
+        """
         self._has_opened = False
 
     def _link(self, config: ServerConfig, options: ServerOptions) -> ServerLink:
@@ -108,11 +109,11 @@ class McpServers:
 
     @property
     def lives(self) -> list[LifeCycleState]:
-        """The state of each server: the same values until something changes."""
+        """The state of each server; the same objects until something changes."""
         return [link.life for link in self._links.values()]
 
     def all_tools(self) -> list[Tool]:
-        """Return the tools that the servers listed, in the order of the servers' names."""
+        """Return the tools of all known servers, in the order of the servers' names."""
         return [tool for link in self.toolsets for tool in link.bound_tools()]
 
     @property
@@ -129,7 +130,7 @@ class McpServers:
 
     @property
     def connecting(self) -> tuple[str, ...]:
-        """The servers whose tools are not known yet and may be soon."""
+        """The servers that are connecting and whose tools are not known yet."""
         found = [
             name
             for name, link in self._links.items()
@@ -139,7 +140,7 @@ class McpServers:
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """The reason why each unusable server's tools are unavailable, in one line."""
+        """For each server without available tools: the reason, in one line."""
         if not self._links and not self._unusable:
             return {}
         waited = self.connecting
@@ -151,14 +152,15 @@ class McpServers:
             if status.state in ("failed", "closed") or name in waited
         }
 
-    # --- all servers: started and ended ---
+    # --- start and end of all servers
 
     async def open(self, startup_seconds: float | None) -> None:
-        """Connect all servers concurrently; return when each is ready or has failed, or after `startup_seconds`.
+        """Connect all servers concurrently; return when each is ready or has failed, or after `startup_seconds` (None:
+        no limit).
 
-        Slower servers continue in the background, which is reported unless `startup_seconds` is 0, and so do retries. A
-        `required` server is always waited for; if it fails, its `ServerError` is raised. Every single wait is bounded
-        by the server's own `connect_timeout_seconds`.
+        Slower servers and retries continue in the background, which is reported unless `startup_seconds` is 0. A
+        `required` server is always awaited; if it fails, its `ServerError` is raised. Every single wait is limited by
+        the server's own `connect_timeout_seconds`.
         """
         for status in self._unusable.values():
             self._emit(ServerFailed(status.name, status.reason))
@@ -193,11 +195,11 @@ class McpServers:
         spent: float = 0.0,
         enough: Callable[[], bool] = lambda: False,
     ) -> float:
-        """Wait until no server is connecting any more, or it is `enough`; return the seconds that it took.
+        """Wait until no server is connecting any more, or `enough` returns True; return the seconds that it took.
 
-        A question waits for `limit` seconds in total; `spent` seconds are already used. If one question has waited that
-        long for an attempt to connect, later questions do not wait for that attempt. `report` receives the servers
-        waited for. Lists that are being read again are waited for as in a call.
+        A prompt waits for at most `limit` seconds in total (None: no limit); `spent` seconds are already used. If an
+        earlier prompt has waited that long for an attempt to connect, later prompts do not wait for it. `report`
+        receives the awaited servers. Changed lists that are being read again are awaited as in a call.
         """
         if not self._links:
             return 0.0
@@ -207,7 +209,7 @@ class McpServers:
             left = max(limit - spent, 0.0)
         if left == 0 or not (
             self._awaited(limit) or self._reading
-        ):  # a timer would hold the run until it is over
+        ):  # a timer would keep the run waiting until it expires
             return 0.0
         started = time.monotonic()
         reported: tuple[str, ...] = ()
@@ -239,12 +241,12 @@ class McpServers:
         return [link for link in self._links.values() if link.is_reading]
 
     def has_waited(self, seconds: float) -> None:
-        """Count a wait at the start towards the first question, for servers that are still connecting."""
+        """Count a wait at the agent's start for the first prompt, for servers that are still connecting."""
         for name in self.connecting:
             self._count_wait(name, self._links[name].since, seconds)
 
     def _awaited(self, limit: float | None) -> tuple[str, ...]:
-        """Return the connecting servers for which no question has waited that long in vain."""
+        """Return the connecting servers for which no prompt has waited as long as `limit` yet."""
         waits = {
             name: (self._links[name].since, self._waits.get(name, (0.0, 0.0)))
             for name in self.connecting
@@ -265,21 +267,25 @@ class McpServers:
     async def _start(
         self, link: ServerLink, first_try: asyncio.Event
     ) -> ServerError | None:
-        """Enter a link; return the error if that failed.
+        """Enter a link; return the error if it fails, else None.
 
-        A server whose process ends while it starts is tried again; the other servers are usable meanwhile.
+        If the server's process ends during startup, it is started again; other servers can be used meanwhile.
         """
         name = link.config.name
         for _ in range(MOST_STARTS):
             failure: ServerError | None = None
             try:
-                await link.__aenter__()  # waits longer each time, and reports a failure
+                await (
+                    link.__aenter__()
+                )  # each retry waits longer, and reports a failure
             except ServerError as error:
                 failure = error
             is_first = not first_try.is_set()
             first_try.set()
             if failure is None:
-                if self._has_opened:  # in the step that reports it ready: listeners of that find its tools
+                if (
+                    self._has_opened
+                ):  # at once after it is ready, so that listeners find its tools
                     self._on_late(link)
                 return None
             if self._has_opened and is_first:
@@ -299,19 +305,19 @@ class McpServers:
             await asyncio.gather(start, return_exceptions=True)
 
     async def close(self) -> None:
-        """End every connection and process, also of servers that are still connecting."""
+        """End every connection and process, including servers that are still connecting."""
         try:
             await asyncio.gather(*(self._stop_starting(name) for name in self._starts))
-        finally:  # also if the waiter is cancelled
+        finally:  # even if the waiting task is cancelled
             await asyncio.gather(
                 *(link.__aexit__(None, None, None) for link in self._links.values())
             )
 
-    # --- single servers ---
+    # --- single servers
 
     @property
     def prompts(self) -> dict[str, tuple[PromptInfo, ...]]:
-        """The prompts of each server that is connected or known and has some."""
+        """The prompts of each known server that has any."""
         return {
             link.config.name: link.lists.prompts
             for link in self.toolsets
@@ -320,7 +326,7 @@ class McpServers:
 
     @property
     def resources(self) -> dict[str, tuple[ResourceInfo, ...]]:
-        """The resources and templates of each server that is connected or known and has some."""
+        """The resources and URI templates of each known server that has any."""
         return {
             link.config.name: link.lists.resources
             for link in self.toolsets
@@ -330,7 +336,9 @@ class McpServers:
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str]
     ) -> ToolOutput:
-        """Return one filled prompt. Raises `InputError` for an unknown server, prompt, or argument."""
+        """Return one prompt with its arguments filled in. Raises `InputError` for an unknown server, prompt, or
+        argument.
+        """
         link = self._known(server, "prompts")
         prompts = {item.name: item for item in reversed(link.lists.prompts)}
         if (prompt := prompts.get(name)) is None:
@@ -354,7 +362,7 @@ class McpServers:
         return await offers.get_prompt(link, name, arguments)
 
     async def read_resource(self, server: str, uri: str) -> ToolOutput:
-        """Return the content of a URI, also of an unlisted one. Raises `InputError` for an unknown server."""
+        """Return the content at a URI, which need not be listed. Raises `InputError` for an unknown server."""
         return await offers.get_resource(self._known(server, "resources"), uri)
 
     async def complete(
@@ -365,9 +373,9 @@ class McpServers:
         value: str,
         known: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        """Return the server's completions of a prefix, for an argument of a prompt (`name`) or of a template (its URI).
+        """Return the server's completions of `value`, for an argument of a prompt (`name`) or of a template (its URI).
 
-        `known` are the arguments already entered. Empty if the server has no completions, or is not known.
+        `known` are the arguments already entered. Returns () if the server offers no completions, or is not known.
         """
         link = self._links.get(server)
         if link is None or not link.is_known:
@@ -380,14 +388,14 @@ class McpServers:
         return await offers.complete(link, of, argument, value, known)
 
     async def set_roots(self, server: str, folders: Sequence[str | Path]) -> None:
-        """Replace the folders that a server may know; the server is notified of the change.
+        """Replace the folders reported to a server, which is notified of the change.
 
         Raises `InputError` or `ServerError`.
         """
         await self._configured(server).set_roots(folders)
 
     async def subscribe(self, server: str, uri: str) -> None:
-        """Emit `ResourceUpdated` from now on when the resource changes. Raises `InputError` or `ServerError`."""
+        """From now on, emit `ResourceUpdated` when the resource changes. Raises `InputError` or `ServerError`."""
         await self._known(server, "resources").subscription(uri, wanted=True)
 
     async def unsubscribe(self, server: str, uri: str) -> None:
@@ -395,11 +403,11 @@ class McpServers:
         await self._known(server, "resources").subscription(uri, wanted=False)
 
     def log(self, server: str) -> tuple[ServerLogged, ...]:
-        """Return the last messages that a server sent about its own work. Raises `InputError`."""
+        """Return the latest log messages of a server (`notifications/message`). Raises `InputError`."""
         return self._configured(server).log
 
     async def restart(self, server: str) -> None:
-        """Stop the server if it runs, and start it again. Raises `InputError` or `ServerError`."""
+        """Stop the server if it is running, and start it. Raises `InputError` or `ServerError`."""
         link = self._configured(server)
         await self._stop_starting(server)
         was_known = link.is_known
@@ -408,7 +416,7 @@ class McpServers:
             self._on_late(link)
 
     async def turn_off(self, server: str) -> None:
-        """Stop the server and withdraw its tools until it is restarted. Raises `InputError`."""
+        """Stop the server and remove its tools until it is restarted. Raises `InputError`."""
         link = self._configured(server)
         before = []
         if link.is_known:
@@ -420,11 +428,11 @@ class McpServers:
             self._on_changed(link, difference(server, before, ()))
 
     async def daemons(self, server: str) -> tuple[str, ...]:
-        """Return the commands of the daemons that closing the server would end. Raises `InputError`."""
+        """Return the commands of the background processes that closing the server would end. Raises `InputError`."""
         return await self._configured(server).daemons()
 
     def keep_daemons(self, server: str) -> None:
-        """Let the daemons of a server outlive its next close, as with `keeps_running`. Raises `InputError`."""
+        """Let a server's background processes outlive its next close, as with `keeps_running`. Raises `InputError`."""
         self._configured(server).keep_daemons()
 
     def _configured(self, server: str) -> ServerLink:
@@ -457,7 +465,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 async def _first_of(waits: Sequence[Coroutine[None, None, None]]) -> None:
-    """Wait for the first of these; cancel the others."""
+    """Wait until the first of these ends, and cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Adapt the user's handlers to the SDK's client, for requests that a server sends at any time or within a call."""
+"""Adapt the user's handlers to the SDK's client, for requests that a server sends at any time or during a call."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def callbacks(
     handlers: Handlers,
     asking: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
-    """Return the SDK client's callback arguments; a missing one keeps the capability from being advertised.
+    """Return the callback arguments of the SDK's client. A capability without a callback is not advertised.
 
-    `asking` is entered during a question to a user.
+    `asking` is entered while the user is asked.
     """
     made = _Callbacks(server, handlers, asking)
     forwarded = _forwarded(server, handlers, asking)
@@ -51,7 +51,7 @@ def callbacks(
 def _forwarded(
     server: str, handlers: Handlers, asking: Callable[[], AbstractContextManager[None]]
 ) -> dict[str, Any]:
-    """Return the callbacks that pass requests to the client behind this one, and its capability for sampling."""
+    """Return callbacks that forward requests to the client behind this one, and that client's sampling capability."""
     behind = handlers.forwarding
     if behind is None:
         return {}
@@ -160,7 +160,9 @@ class _Callbacks:
 
 
 def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the content with the schema's defaults for missing fields (SEP-1034). None: deliberately empty."""
+    """Return the content with the schema's defaults for missing fields (SEP-1034). A field that is None was left empty
+    on purpose.
+    """
     defaults = {
         name: rule["default"]
         for name, rule in properties_of(schema).items()
@@ -172,7 +174,7 @@ def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str,
     }
 
 
-# --- questions of a server before it runs a request (2026-07-28, multi round-trip requests) ---
+# --- requests for input from a server that has not run a request yet (2026-07-28, multi round-trip requests)
 
 
 async def with_input(
@@ -183,7 +185,7 @@ async def with_input(
     *,
     at_once: bool = False,
 ) -> types.Request[Any, Any]:
-    """Return the request to send next, after one whose `result` asks for input. Raises as `answers_to` does."""
+    """Return the next request to send, with the input that `result` asks for. Raises the errors of `answers_to`."""
     wanted = types.InputRequiredResult.model_validate(result, by_name=False)
     responses = await answers_to(session, wanted, allowed, at_once=at_once)
     if not responses:
@@ -204,7 +206,7 @@ async def answers_to(
     *,
     at_once: bool = False,
 ) -> types.InputResponses:
-    """Return the handlers' answers, one question after the other unless `at_once`.
+    """Return the handlers' answers; the questions are asked one after the other, unless `at_once`.
 
     Raises `MCPError` for a question whose method is not `allowed`, or that a handler refuses.
     """

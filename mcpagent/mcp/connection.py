@@ -1,7 +1,7 @@
-"""A session with one MCP server, opened, held and closed by a dedicated task.
+"""A session with one MCP server, which a dedicated task opens, holds and closes.
 
-The SDK's scopes must be left in the task that entered them, and failures inside cancel that task. Therefore the owner
-task holds them, callers only await tasks, and exceptions of the SDK reach callers as a `ServerError`.
+The SDK's scopes must be exited in the task that entered them, and failures inside them cancel that task. So the owner
+task holds the scopes, callers only await tasks, and exceptions of the SDK reach callers as a `ServerError`.
 """
 
 from __future__ import annotations
@@ -69,20 +69,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 for _name in ("mcp", "client"):
-    # The SDK logs tracebacks of failures that mcpagent reports itself; unconfigured, logging would print them.
+    # The SDK logs tracebacks of failures that mcpagent reports itself; without this handler, Python would print them.
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 NO_HANDLERS = Handlers()
 _OTHER_TRANSPORT_STATUSES = frozenset({200, 400, 404, 405, 406, 410, 415, 501})
-"""Statuses with which a URL of the older SSE transport may answer a POST."""
+"""HTTP statuses with which a URL of the older SSE transport may respond to a POST."""
 _PING_SECONDS = 1.8
-"""Less than `open_requests.PROBE_SECONDS`, because the end of the probe would look like an answer."""
+"""Less than `open_requests.PROBE_SECONDS`: the end of that timeout would look like a response."""
 SILENT_SECONDS = 2.0
-"""A process that has read its input, but has written nothing for so long, is reported: it may be no server."""
+"""After this time, a process that has read its input but has written nothing is reported, because it may not be a
+server.
+"""
 UNREAD_SECONDS = 10.0
-"""A process that has not read its input either may still load its packages, so it is reported later."""
+"""The same for a process that has not read its input: it may still be loading its packages."""
 GREETING_SECONDS = 0.25
-"""A server that ignores the probe is greeted after `open_requests.PROBE_SECONDS`; the report waits for its answer."""
+"""Further wait, because a server that ignores the probe gets `initialize` only after `open_requests.PROBE_SECONDS`, and
+then needs time to respond.
+"""
 
 Pause: TypeAlias = Callable[[float], Awaitable[None]]
 
@@ -90,9 +94,9 @@ Pause: TypeAlias = Callable[[float], Awaitable[None]]
 class McpConnection:
     """A connection to one server; used once, from `open` to `close`.
 
-    `report` receives the server's notifications, redacted, at any time. `handlers` define what the server may ask,
-    `auth` authenticates with a remote one, and `log_folder` is the folder for its output. `pause` waits for so many
-    seconds before a silent process is reported.
+    `report` receives the server's notifications, redacted, at any time. `handlers` define which requests the server may
+    send, `auth` authenticates with a remote server, and `log_folder` is the folder for its output. `pause` waits a
+    number of seconds before a silent process is reported.
     """
 
     def __init__(
@@ -135,10 +139,10 @@ class McpConnection:
         self._listening: asyncio.Task[None] | None = None
         self._tasks = FollowedTasks()
 
-    # --- life ---
+    # --- opening and closing
 
     async def open(self) -> None:
-        """Connect. Raises `ServerError` at the latest after `connect_timeout_seconds`."""
+        """Connect. Raises `ServerError` after `connect_timeout_seconds` at the latest."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(
             self._own(ready), name=f"mcp-{self.config.name}"
@@ -161,7 +165,7 @@ class McpConnection:
         )
 
     async def close(self) -> None:
-        """End the session and the process. Never raises, and returns within `shutdown_seconds` and a little."""
+        """End the session and the process. Never raises, and returns soon after `shutdown_seconds` at the latest."""
         self._is_closing = True
         if self._owner is None:
             return
@@ -186,24 +190,24 @@ class McpConnection:
             await asyncio.wait({self._owner}, timeout=2.0)
 
     async def daemons(self) -> tuple[str, ...]:
-        """Return the commands of the daemons that closing the server would end."""
+        """Return the commands of the background processes that closing the server would end."""
         if self._stdio is None or not self.usable:
             return ()
         return await asyncio.to_thread(self._stdio.daemons)
 
     def keep_daemons(self) -> None:
-        """Let the daemons of the server outlive its close."""
+        """Let the server's background processes outlive its close."""
         if self._stdio is not None:
             self._stdio.keeps_running = True
 
     @property
     def usable(self) -> bool:
-        """True if requests can be sent: it is open and has not ended."""
+        """Return whether requests can be sent: the session is open and has not ended."""
         return self._session is not None and not self._stop.is_set()
 
     @property
     def allowed(self) -> frozenset[str]:
-        """The server's kinds of requests that mcpagent answers, as declared when connecting."""
+        """The methods of server requests that mcpagent answers, as declared when connecting."""
         return self._allowed
 
     @property
@@ -227,11 +231,11 @@ class McpConnection:
 
     @property
     def is_modern(self) -> bool:
-        """True if it uses the protocol of 2026-07-28 or later. Raises `RequestLostError`."""
+        """Return whether the protocol is 2026-07-28 or later. Raises `RequestLostError`."""
         return self.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
-        """Own the connection: try each way to reach the server, then hold the session until it is to stop or ends."""
+        """Own the connection: try each way to reach the server, then hold the session until it must stop or ends."""
         failure: ServerError | None = None
         try:
             for way in ways_to(self.config, self.era):
@@ -258,7 +262,7 @@ class McpConnection:
                 ready.set_exception(
                     self._explain.error("was closed while it connected", "connect")
                 )
-            ready.exception()  # marks it as seen: the opener may be gone
+            ready.exception()  # marks the exception as read: the opener may be gone
 
     async def _hold(self, way: TransportChoice, ready: asyncio.Future[None]) -> None:
         wire = relayed(
@@ -306,14 +310,14 @@ class McpConnection:
         return self._stdio
 
     async def _settle_in(self, session: SdkSession) -> None:
-        """Send settings to a server after connecting; a refusal does not make it unusable."""
+        """Send settings to a server after connecting; if it refuses them, it is still usable."""
         if self.is_modern:
             self._listen_anew(session)
         elif self.config.log_level is not None:
             await self.set_log_level(self.config.log_level)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Ask a server of before 2026 for messages of this level; a refusal is a warning."""
+        """Set the level of log messages at a server from before 2026; a refusal only emits a warning."""
         can = self.session.server_capabilities
         if not self.is_modern and can is not None and can.logging:
             params = types.SetLevelRequestParams(level=level)
@@ -339,13 +343,13 @@ class McpConnection:
             self.report(ServerNews("silence", silence_of(self.config, seconds)))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start work in the background that ends with the connection."""
+        """Start a background task that ends with the connection."""
         job = asyncio.create_task(work, name=f"mcp-job-{self.config.name}")
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         return job
 
-    # --- messages on the wire (relay.Observer) ---
+    # --- observed messages (`dispatcher.Observer`)
 
     def report(self, news: ServerNews) -> None:
         """Pass on a notification of the server, with its secrets redacted."""
@@ -359,17 +363,17 @@ class McpConnection:
         self.report(ServerNews("warning", text))
 
     def junk(self, text: str) -> None:
-        """Store invalid output for later errors that it explains; the first one is also a warning."""
+        """Store output that is not MCP, because it may explain later errors; the first one is also a warning."""
         self._explain.last_junk = text
         if not self._has_junk:
             self._has_junk = True
             self.warn(f"writes to stdout what is not MCP, first: {text}")
 
     def ended(self) -> None:
-        """Mark the connection as unusable: its owner leaves it."""
+        """Mark the connection as unusable, so that its owner closes it."""
         self._stop.set()
 
-    # --- requests ---
+    # --- requests
 
     async def request(
         self,
@@ -383,9 +387,9 @@ class McpConnection:
     ) -> dict[str, Any]:
         """Send one request and return its raw result.
 
-        With `may_be_task`, a tool call is requested as a task if the server supports tasks. If a request that
-        `is_vital` gets no answer, the server is checked for life. Raises `REQUEST_FAILURES`: `RefusedError` (the
-        server's own error), `CallTimeoutError`, `TaskError`, or `RequestLostError`; cancelling it notifies the server.
+        With `may_be_task`, a tool call is requested as a task if the server supports that. If a request that `is_vital`
+        gets no response, the server is pinged. Raises `REQUEST_FAILURES`: `RefusedError` (the server's own error),
+        `CallTimeoutError`, `TaskError`, or `RequestLostError`. Cancelling it notifies the server.
         """
         if target:
             phase = f'{request.method} "{safe_line(target, 60)}"'
@@ -402,7 +406,7 @@ class McpConnection:
             ):
                 request = as_task(request, limits.total)
             for _ in range(MAX_INPUT_ROUNDS + 1):
-                # Results bypass the SDK, which has a placeholder for each.
+                # Results bypass the SDK, which gets a placeholder for each.
                 shown = await session.send_request(
                     request, RawResult, progress_callback=attempt.heard
                 )
@@ -430,7 +434,9 @@ class McpConnection:
     async def list_tools_page(
         self, cursor: str | None, limits: RequestLimits
     ) -> types.ListToolsResult:
-        """Return one page of `tools/list`; the SDK stores the data for later calls."""
+        """Return one page of `tools/list`; the session stores the data about its tools that later `tools/call` requests
+        need.
+        """
         params = None
         if cursor is not None:
             params = types.PaginatedRequestParams(cursor=cursor)
@@ -440,7 +446,7 @@ class McpConnection:
         return await created_beside_loop(learn, is_much=is_large(result["tools"]))
 
     async def subscription(self, uri: str, *, wanted: bool) -> None:
-        """Start or stop reporting changes of a resource. Raises as `request` does."""
+        """Start or stop notifications about changes of a resource. Raises the errors of `request`."""
         if wanted:
             self._subscribed[uri] = None
         else:
@@ -459,7 +465,7 @@ class McpConnection:
         await self.request(request, target=uri, limits=self._connect_limits)
 
     async def notify_roots_changed(self) -> None:
-        """Notify a server of before 2026 that the result of `roots/list` changed. Raises `RequestLostError`."""
+        """Notify a server from before 2026 that the result of `roots/list` has changed. Raises `RequestLostError`."""
         await self.session.send_notification(types.RootsListChangedNotification())
 
     def _listen_anew(self, session: SdkSession) -> None:
@@ -547,7 +553,7 @@ class McpConnection:
         )
 
     async def _check_alive(self) -> None:
-        """Ping a server after an unanswered call; give it up if the ping is not answered either."""
+        """Ping a server after a request without a response; close the connection if the ping gets none either."""
         try:
             session = self.session
             async with asyncio.timeout(_PING_SECONDS):
@@ -571,7 +577,7 @@ class McpConnection:
 
 
 def silence_of(config: ServerConfig, seconds: float) -> str:
-    """Return the text about a process that has written nothing: its command may start no server."""
+    """Return the warning about a process that has written nothing: its command may not start a server."""
     words = [str(word) for word in (config.command, *config.args)]
     program = safe_line(words[0], 60)
     return (
@@ -587,15 +593,15 @@ def _is_cancelled() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TransportChoice:
-    """A transport, and the protocol version with which the server is greeted."""
+    """A transport, and the protocol version with which to begin."""
 
     transport: TransportName
     era: Era
 
     def may_fix(self, failure: ServerError) -> bool:
-        """Return whether this transport and version may work after the previous ones failed like this.
+        """Return whether this transport and version may work after the previous ones failed with this error.
 
-        A process may have died of the probe, if it read it; a server may have changed its protocol version; a URL may
+        A process may have ended because it read the probe; a server may have changed its protocol version; a URL may
         use SSE.
         """
         if self.transport != "stdio":
@@ -621,7 +627,7 @@ def ways_to(config: ServerConfig, era: Era) -> list[TransportChoice]:
         if era == "auto":
             return local
         return local[::-1]
-    # Over HTTP the probe costs one short request, so the default is to send it.
+    # Over HTTP, the probe costs one short request, so it is sent by default.
     http, sse = TransportChoice("http", config.era), TransportChoice("sse", "legacy")
     return {"auto": [http, sse], "sse": [sse]}.get(config.transport, [http])
 
@@ -629,10 +635,10 @@ def ways_to(config: ServerConfig, era: Era) -> list[TransportChoice]:
 def _learned(
     session: SdkSession, result: dict[str, Any], *, is_first: bool
 ) -> types.ListToolsResult:
-    """Return a page of `tools/list`; the session stores the data for calls of its tools.
+    """Return a page of `tools/list`; the session stores the data that later calls of its tools need.
 
-    The tools are validated one by one: pydantic holds all threads until it has validated a whole list. The list is
-    emptied here, because the event loop would take tens of milliseconds to free it.
+    The tools are validated one by one, because pydantic would block all threads until a whole list is validated. The
+    list is emptied here, because freeing it in the event loop would take tens of milliseconds.
     """
     listed = result["tools"]
     tools = [types.Tool.model_validate(item, by_name=False) for item in listed]
@@ -647,7 +653,7 @@ def _learned(
 def _note_request(
     phase: str, attempt: Attempt, failure: Exception | None = None
 ) -> None:
-    """Note the request, with the code of a refusal, for its call."""
+    """Record the request, with the error code of a refusal, for the tool call that sent it."""
     run = current_run()
     if attempt.sent_id is not None and run is not None and run.of_call is not None:
         if isinstance(failure, RefusedError):

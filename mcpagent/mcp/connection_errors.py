@@ -26,15 +26,15 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_random_secrets, without_secrets
 
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")
-"""The SDK's texts for its own closing error; servers use the same code for other errors."""
+"""The SDK's texts for its own closing error; servers use the same error code for other errors."""
 
 _UNREADABLE_TEXTS = ("Failed to parse", "Unexpected content type")
-"""The SDK's texts for an unreadable answer, followed by a validator's report."""
+"""Beginnings of the SDK's texts for a response that it cannot read, which continue with a validator's report."""
 
 _LONGEST_MESSAGE = 20_000
 _KEPT_WORDS = 10
 
-# Most programs end with the reason. npm and Node.js add lines: the path of a log, newer versions, the stack.
+# Most programs write the reason last. npm and Node.js add further lines: the path of a log, newer versions, the stack.
 _CHATTER = re.compile(
     r"npm (?:notice|warn|WARN)\b|npm (?:error|ERR!) (?:A complete log of this run|$)|npm (?:error|ERR!)$"
 )
@@ -45,7 +45,9 @@ _NODE_ERROR = re.compile(r"(?:Uncaught )?[A-Za-z]{0,40}(?:Error|Exception)\b")
 
 
 class Explainer:
-    """Converts exceptions of the SDK to mcpagent's errors; `stdio` is the connection's process, if it has one."""
+    """Converts exceptions of the SDK to mcpagent's errors; `stdio` is the connection's process, None for a remote
+    server.
+    """
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -54,21 +56,21 @@ class Explainer:
 
     @property
     def end(self) -> ProcessEnd | None:
-        """The end of the process; None if it is alive or was never started."""
+        """The end of the process; None if it is running or was never started."""
         if self.stdio is None:
             return None
         return self.stdio.died
 
     @property
     def last_words(self) -> tuple[str, ...]:
-        """The last informative lines of its standard error."""
+        """The last informative lines of the process's standard error."""
         if self.stdio is None:
             return ()
         return telling_lines(self.stdio.stderr_lines(40))[-_KEPT_WORDS:]
 
     @property
     def heard(self) -> str:
-        """The text that the server wrote instead of an answer."""
+        """The invalid text that the server wrote, as the end of a message, or ""."""
         if not self.last_junk:
             return ""
         return f"; it wrote: {safe_line(without_secrets(self.last_junk), 80)}"
@@ -97,8 +99,8 @@ class Explainer:
     ) -> Exception:
         """Return the exception as one of mcpagent's errors.
 
-        `outcome`: of the request, if the connection ended. `is_open`: the handshake was done. `is_usable`: and the
-        connection has not ended since.
+        `outcome` is that of the request, if the connection ended. `is_open`: the handshake was completed. `is_usable`:
+        the connection has not ended since.
         """
         error = root_cause(error)
         if isinstance(error, ServerError | RefusedError):
@@ -139,7 +141,7 @@ class Explainer:
         )
 
     def lost(self, phase: str, outcome: Outcome) -> RequestLostError:
-        """Return the connection's end as an error: the process's exit and last output, if it has a process."""
+        """Return an error about the end of the connection; for a process, with its exit code and last output."""
         end, tail = self.end, self.last_words
         what = str(end or self._flood or "closed the connection")
         error = RequestLostError(
@@ -153,14 +155,16 @@ class Explainer:
         return error
 
     def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
-        """Return a redacted error of this server; `what` ends the sentence, `tail` is its last output."""
+        """Return a redacted error of this server. `what` completes the sentence, `tail` is its last output."""
         text = without_secrets(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 
     def timeout_text(
         self, phase: str, limits: RequestLimits, *, was_total: bool, was_silent: bool
     ) -> str:
-        """Return the text for a timeout: the total limit, silence, or messages other than the answer."""
+        """Return the message of a timeout: `was_total` for the total limit, `was_silent` if no message at all
+        arrived.
+        """
         if was_total:
             what, key = (
                 f"did not finish {phase} within {limits.total:g} s",
@@ -191,7 +195,9 @@ class Explainer:
 
 
 def is_end_of_session(error: BaseException) -> bool:
-    """Return whether the SDK reports the end, which it does before the wire; its text is longer for a broken stream."""
+    """Return whether the SDK reports the end of the session, which it does before the transport; its text is longer for
+    a broken stream.
+    """
     return (
         isinstance(error, MCPError)
         and error.code == CONNECTION_CLOSED
@@ -200,14 +206,14 @@ def is_end_of_session(error: BaseException) -> bool:
 
 
 def after_colon(tail: tuple[str, ...]) -> str:
-    """Return the most informative of the last lines, to be appended to an error."""
+    """Return the most informative of the last lines after a colon, to append to an error; "" without lines."""
     if tail:
         return f": {telling_line(tail)}"
     return ""
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """Return the most informative exception of a group: mcpagent's own, then the SDK's, then the first."""
+    """Return the most informative exception in a group: mcpagent's own, else the SDK's, else the first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     causes = [root_cause(part) for part in error.exceptions]
@@ -219,12 +225,12 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the lines that are informative about the failure; all if none is."""
+    """Return the informative lines about the failure; all lines if none is."""
     return tuple(line for line in lines if not _CHATTER.match(line)) or tuple(lines)
 
 
 def telling_line(lines: Sequence[str]) -> str:
-    """Return the most informative line, or ""."""
+    """Return the most informative line; "" without lines."""
     if not lines:
         return ""
     if (

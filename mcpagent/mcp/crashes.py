@@ -1,4 +1,4 @@
-"""Decide when a server that crashes repeatedly may be restarted."""
+"""Decide when a server that crashes repeatedly may start again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _LONGEST_DELAY_SECONDS = 4.0
 
 
 class CrashLog:
-    """The crashes of one server within the last minute; times are seconds of one monotonic clock.
+    """The crashes of one server within the last minute; times are seconds of a monotonic clock.
 
     The first crash causes no delay, each further one doubles it; a failed start always causes one. After
-    `MOST_CRASHES`, no start is allowed for `OPEN_SECONDS`; then one start is tried, and its crash blocks starts again.
+    `MOST_CRASHES`, no start is allowed for `OPEN_SECONDS`. Then one start is tried; if that crashes, starts are blocked
+    again.
     """
 
     def __init__(self) -> None:
@@ -24,16 +25,16 @@ class CrashLog:
         self.last_reason = ""
 
     def add_failed_start(self, now: float, reason: str) -> None:
-        """Count a start that failed before the server was usable; `reason` is the end of a sentence."""
+        """Count a start that failed before the server was usable; `reason` completes a sentence."""
         self._failed_starts += 1
         self.add(now, reason)
 
     def has_started(self) -> None:
-        """Note a successful start, so the next failure counts as the first again."""
+        """Record a successful start, so that the next failed start counts as the first again."""
         self._failed_starts = 0
 
     def add(self, now: float, reason: str) -> None:
-        """Count the end of a server that was in use."""
+        """Count a crash of a server that was in use; `reason` completes a sentence."""
         self._times.append(now)
         self.last_reason = reason
 
@@ -42,13 +43,13 @@ class CrashLog:
         return sum(now - time < WINDOW_SECONDS for time in self._times)
 
     def blocked_seconds(self, now: float) -> float:
-        """Return the seconds until a start is allowed; 0 if it is."""
+        """Return the seconds until a start is allowed; 0 if it is allowed now."""
         if self.count(now) < MOST_CRASHES:
             return 0.0
         return max(0.0, self._times[-1] + OPEN_SECONDS - now)
 
     def refusal(self, now: float) -> str:
-        """Return why no start is allowed now, as the end of a sentence; "" if one is."""
+        """Return why no start is allowed now, as the end of a sentence; "" if it is allowed."""
         blocked = self.blocked_seconds(now)
         what = f"died {self.count(now)} times within a minute ({self.last_reason})"
         if blocked:

@@ -1,4 +1,4 @@
-"""Handlers for a server's requests, if the user allows them: user input, a model's answer, and folders."""
+"""Handlers for requests that a server may send, if the user allows them: user input, a model's answer, and folders."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from mcpagent.utilities.python.argument_checks import expect_fields
 Elicit: TypeAlias = Callable[
     [str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]
 ]
-"""Callback that asks a person: (server's configured name, message, schema of the requested flat object). None: they
-decline."""
+"""Callback that asks a person for input: (server's configured name, message, schema of a flat object). None if the
+person declines.
+"""
 
 Visit: TypeAlias = Callable[[str, str, str], Awaitable[bool]]
-"""Callback that asks a person to open an address: (server's configured name, message, URL). False: they decline."""
+"""Callback that asks a person to open an address: (server's configured name, message, URL). False if the person
+declines.
+"""
 
 
 class DismissedError(Exception):
     """Raised by a handler if the user dismisses the question without an answer.
 
-    A text is the reason for the server, if no user was asked.
+    Its text is the reason for the server, if no user was asked.
     """
 
 
@@ -45,9 +48,9 @@ its answer."""
 class Forwarding:
     """A client behind this one that answers a server's requests itself.
 
-    `methods` returns the requests that it answers. `send` passes one on, by the server's configured name, as the SDK's
-    request with the server's key for it, and returns the SDK's result or its `ErrorData`. `sampling` returns the
-    client's capability, as JSON.
+    `methods` returns the methods of the requests that it answers. `send` forwards one: it receives the server's
+    configured name, the SDK's request, and the server's key for it, and returns the SDK's result or its `ErrorData`.
+    `sampling` returns the client's sampling capability as JSON.
     """
 
     methods: Callable[[], frozenset[str]]
@@ -57,7 +60,8 @@ class Forwarding:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The allowed handlers; a missing one means refusal, and without `visit` addresses are declined.
+    """The handlers for servers' requests. A request without a handler is refused; without `visit`, addresses are
+    declined.
 
     `roots` are file URIs of folders that a server may know, or a function that returns them on demand. `forwarding`
     replaces the other handlers for the requests that it answers.
@@ -73,13 +77,13 @@ class Handlers:
         expect_fields(self)
 
     def root_uris(self) -> Sequence[str]:
-        """Return the current folders."""
+        """Return the current folders as URIs."""
         if callable(self.roots):
             return self.roots()
         return self.roots
 
     def within(self, config: ServerConfig) -> Handlers:
-        """Return the handlers without those that the server's entry turns off, such as `"elicitation": false`."""
+        """Return the handlers without those that the server's entry disables, such as `"elicitation": false`."""
         written = {KEY_OF_SPELLING.get(key, key) for key in config.written}
         allowed, refused = self, set[str]()
         if "elicitation" in written and not config.elicitation:
@@ -94,7 +98,7 @@ class Handlers:
         return allowed
 
     def methods(self) -> frozenset[str]:
-        """Return the server requests these answer."""
+        """Return the methods of server requests that these handlers answer."""
         named = {
             "elicitation/create": self.elicit is not None,
             "sampling/createMessage": self.sample is not None,
@@ -107,5 +111,5 @@ class Handlers:
 
 
 def folder_uris(folders: Sequence[str | Path]) -> tuple[str, ...]:
-    """Return folders as URIs for `Handlers.roots`; relative ones start from the current folder."""
+    """Return folders as URIs for `Handlers.roots`; relative paths start from the current folder."""
     return tuple(Path(folder).expanduser().absolute().as_uri() for folder in folders)

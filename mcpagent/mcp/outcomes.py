@@ -8,11 +8,10 @@
 | unread | the server certainly did not start it: it ended before, does not know the session, or limits the rate |
 | unknown | everything else: the call may have run |
 
-Only requests that are not sent or unread may be repeated. An error text proves "unread" only if it contains that one
+Only requests that are not sent or unread may be repeated. An error text proves "unread" only if it contains that
 statement and nothing else, because a server that has run a call may return any other text. An answer belongs to the
-request with its ID. An error without an ID, or with an ID that no request has, belongs to the request that received
-it. The code -32603, an internal error, means that the server failed in the middle of its work, so the call may have
-run.
+request with its ID. An error without an ID, or with an ID that no request has, belongs to the request that received it.
+The code -32603, an internal error, means that the server failed in the middle of its work, so the call may have run.
 """
 
 from __future__ import annotations
@@ -32,19 +31,23 @@ Outcome: TypeAlias = Literal["answered", "refused", "not_sent", "unread", "unkno
 MAY_BE_SENT_AGAIN: frozenset[Outcome] = frozenset({"not_sent", "unread"})
 
 Remedy: TypeAlias = Literal["", "session", "lists", "time"]
-"""The condition for sending a request again: a new session, new lists (for the headers), or a delay."""
+"""What is necessary before sending a request again: "session" for a new session, "lists" for new lists (because of
+headers), "time" for a delay, "" for nothing.
+"""
 
 TransportName: TypeAlias = Literal["stdio", "http", "sse"]
 
 _TURNED_AWAY = frozenset(
     {401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 505}
 )
-"""RFC 9110, 15.5 and RFC 6585: statuses about the message, the sender or the request rate, not about the requested
-call."""
+"""HTTP statuses (RFC 9110, 15.5 and RFC 6585) about the message, the sender or the request rate, not about the
+requested call.
+"""
 
 _HEADER_MISMATCH = -32020
-"""The server did not read the call: a parameter's header is not the one that the server now requires (2026-07-28, only
-with HTTP 400)."""
+"""Error code of a server that did not read the call, because the header for a parameter is not the one that it now
+requires (2026-07-28, only with HTTP 400).
+"""
 
 _SESSION_WORDS = re.compile(
     r"(?:a|already|and|bad|been|closed|could|does|ended|exist|expired|find|found|gone|has|header|id|identifier|initialize"
@@ -63,33 +66,33 @@ _BUSY_WORDS = re.compile(
 _MARKUP = re.compile(
     r"</?[a-z][a-z0-9]{0,20}[^<>]{0,100}>|nginx|openresty|cloudflare", re.IGNORECASE
 )
-"""HTML, and the names of web servers that appear on their error pages."""
+"""Matches HTML tags, and the names of web servers, which appear on their error pages."""
 
 _FRAME = frozenset(
     {"404", "400", "code", "detail", "error", "message", "page", "status", "title"}
 )
-"""Words around an error text, such as the keys of a JSON object."""
+"""Words around an error text that do not matter, such as the keys of a JSON object."""
 
 INTERNAL_ERROR = -32603
-"""JSON-RPC 2.0, 5.1: "Internal JSON-RPC error"; servers answer with it if a tool fails in the middle."""
+"""JSON-RPC 2.0, 5.1: "Internal JSON-RPC error", which servers return if a tool fails in the middle."""
 
 _WORD = re.compile(r"[\w-]+|[^\x00-\x7f]")
-"""A symbol, such as a check mark, counts as a word."""
+"""Matches a word; a symbol, such as a check mark, counts as one."""
 
 _WRITTEN_ID = re.compile(r"0|-?[1-9][0-9]{0,18}")
-"""A whole number as JSON writes it."""
+"""Matches an integer as JSON writes it."""
 
 _LONGEST_SAID = 300
-"""Maximum size of a body that is only about the session."""
+"""Maximum size of a body that can be about the session or the rate alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a request, reported by its transport: how much of it was sent, and the response.
+    """The end of a request, as its transport reports it: how much of it was sent, and the response.
 
-    `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response; without
-    a response, None and empty. `answer` is the answer to this request in the received bytes, malformed or not.
-    `session` is the ID of the session that it was sent in, or "". `is_modern`: sent with the protocol of 2026-07-28.
+    `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response; None and
+    empty without one. `answer` is the answer to this request in the received bytes, valid or not. `session` is the ID
+    of the session in which it was sent, or "". `is_modern`: it was sent with the protocol of 2026-07-28.
     """
 
     transport: TransportName
@@ -105,7 +108,7 @@ class End:
 
 
 def outcome_of(end: End) -> tuple[Outcome, Remedy]:
-    """Return the outcome of a request, and the remedy before anything is sent again."""
+    """Return the outcome of a request, and what is necessary before sending it again."""
     if not end.is_sent:
         return "not_sent", ""
     if not end.was_read:
@@ -120,7 +123,7 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
         return (
             "unknown",
             remedy,
-        )  # the body reports a result, the status an error
+        )  # the body has a result, although the status is an error
     if end.answer is None:
         whose = None
     else:
@@ -141,7 +144,7 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
         return "unread", "time"
     if end.answer is not None and whose == "nobody's":
         return _of_answer(end.answer), ""
-    # In the older transport, the response to a POST does not answer the request, so it does not decide the outcome.
+    # In the older transport, the response to a POST is not the answer to the request, so it does not decide.
     is_turned_away = (
         end.transport == "http" and end.status in _TURNED_AWAY and whose != "another's"
     )
@@ -151,7 +154,7 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
 
 
 def request_key(request_id: RequestId) -> RequestId:
-    """Return an ID for comparison: 7 and "7" are the same, but "07", " 7" and other digits name no request of ours."""
+    """Return an ID for comparison: 7 and "7" are the same, but "07", " 7" and other digits are IDs of no request."""
     is_number = isinstance(request_id, str) and _WRITTEN_ID.fullmatch(request_id)
     if is_number:
         return int(request_id)
@@ -161,10 +164,9 @@ def request_key(request_id: RequestId) -> RequestId:
 def whose_answer(
     answer_id: RequestId | None, request_id: RequestId | None
 ) -> Literal["own", "another's", "nobody's"]:
-    """Return the owner of an answer by its ID; the request that received it has `request_id`.
+    """Return to which request an answer belongs, by its ID; the request that received it has `request_id`.
 
-    7 and "7" are the same. The client's requests have whole numbers as IDs, so null or "server-error" belongs to no
-    request.
+    7 and "7" are the same. The client's requests have integers as IDs, so null or "server-error" belongs to no request.
     """
     if answer_id is None:
         return "nobody's"
@@ -177,7 +179,7 @@ def whose_answer(
 
 
 def _says_too_many(end: End) -> bool:
-    """Return whether a body contains only the statement that there were too many requests, or is empty."""
+    """Return whether the body is empty, or only states that there were too many requests."""
     words = _WORD.findall(_MARKUP.sub(" ", _said(end)).lower())
     return len(end.body) <= _LONGEST_SAID and all(map(_BUSY_WORDS.fullmatch, words))
 
@@ -200,15 +202,15 @@ def _is_header_mismatch(end: End) -> bool:
 
 
 def _error_in(end: End) -> Any:
-    """Return the error that the server answered with; None if it did not."""
+    """Return the error in the server's answer, or None."""
     return getattr(end.answer, "error", None)
 
 
 def _says_session_is_gone(end: End) -> bool:
-    """Return whether the server does not know the session, by its status and its whole answer.
+    """Return whether the server does not know the session, by its status and its whole response.
 
-    The specification has it answer 404, some answer 400. An answer without a session ID may be about a session of the
-    tool itself, so with 400 it counts only if the server did not even read the request's id.
+    The specification requires status 404, but some servers use 400. With 400, a text about a session may come from the
+    tool itself, so it counts only if the server did not even read the request's ID.
     """
     if end.status not in (400, 404) or not (end.session or end.transport == "sse"):
         return False
@@ -236,7 +238,7 @@ def _says_session_is_gone(end: End) -> bool:
 
 
 def _said(end: End) -> str:
-    """Return the whole text of a body: message and data of a single error, else everything."""
+    """Return the text of a body: message and data if it is a single error, else everything."""
     error, body = _error_in(end), end.body.decode("utf-8", "replace")
     try:
         whole = json.loads(body)

@@ -1,6 +1,6 @@
 """Requests in progress on one connection: their timeouts, IDs and results.
 
-A timeout for silence ends a request early; progress and each part of the answer restart it. The total timeout always
+A timeout for silence ends a request early; progress and each part of the response restart it. The total timeout always
 applies.
 """
 
@@ -19,18 +19,18 @@ from mcpagent.mcp.request_failures import RequestLimits
 from mcpagent.run.agent_run import current_run
 
 Progress: TypeAlias = Callable[[float, float | None, str], None]
-"""Callback for the progress of one request: the progress so far, the total, and a message."""
+"""Callback for the progress of a request: the progress so far, the total (None: unknown), and a message."""
 
 
 class RawResult(RootModel[dict[str, Any]]):
-    """A raw result for `ClientSession.send_request`, because the SDK's models drop fields."""
+    """A result for `ClientSession.send_request` that preserves all fields; the SDK's models would drop some."""
 
 
 class Attempt:
-    """An attempt at a request, with all messages sent for it; enter `timeout` around it.
+    """An attempt to send a request, with all messages for it; enter `timeout` around it.
 
-    `sent_id` is the ID of the last request sent for it, None before that. `has_begun`: its server already executes it,
-    even if later messages fail. `silent_from` is the time of the last piece of its answer.
+    `sent_id` is the ID of the last message sent for it, None before that. `has_begun`: the server already executes it,
+    even if later messages fail. `silent_from` is the time of the last part of its response.
     """
 
     def __init__(
@@ -50,28 +50,28 @@ class Attempt:
 
     @property
     def is_total_over(self) -> bool:
-        """True if the total time is used up; otherwise it ran out of time because of the server's silence."""
+        """Return whether the total time is used up; if not, a timeout was caused by the server's silence."""
         return self._loop.time() >= self._end
 
     async def heard(
         self, progress: float, total: float | None, message: str | None
     ) -> None:
-        """Process a progress report of the server, as the SDK's `ProgressFnT`: it is not silent."""
+        """Process the server's progress report (the SDK's `ProgressFnT`), which ends its silence."""
         self.restart_silence()
         if self._on_progress is not None:
             self._on_progress(progress, total, message or "")
 
     def pause(self, is_paused: bool) -> None:
-        """Pause or resume the limit on the server's silence."""
+        """Pause or resume the timeout for the server's silence."""
         self._is_paused = is_paused
         self.restart_silence()
 
     def take(self, result: dict[str, Any]) -> None:
-        """Store a result; the SDK receives a placeholder instead."""
+        """Store a result; the SDK gets a placeholder."""
         self._result = result
 
     def whole(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result from the SDK, or the stored one if that was a placeholder."""
+        """Return the result from the SDK; if that is a placeholder, the stored result."""
         kept, self._result = self._result, None
         if kept is None:
             return result
@@ -83,7 +83,7 @@ class Attempt:
         return min(self._end, self._loop.time() + self._idle)
 
     def restart_silence(self) -> None:
-        """Restart the silence limit: a piece of the answer has arrived."""
+        """Restart the timeout for silence, because a part of the response has arrived."""
         self.silent_from = self._loop.time()
         if not self.timeout.expired():
             self.timeout.reschedule(self._due())
@@ -107,7 +107,7 @@ class Attempts:
     def opened(
         self, limits: RequestLimits, on_progress: Progress | None
     ) -> Iterator[Attempt]:
-        """Open an attempt; messages that this task sends inside the block belong to it."""
+        """Begin an attempt; messages that this task sends inside the block belong to it."""
         attempt = Attempt(limits, on_progress, is_paused=self._asking > 0)
         before = _current.set(attempt)
         self._open.add(attempt)
@@ -119,7 +119,9 @@ class Attempts:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause silence limits and run time while the user answers a server's question; total limits continue."""
+        """Pause timeouts for silence and run time while the user answers a server's question; total timeouts
+        continue.
+        """
         runs = {
             id(run): run for attempt in self._open if (run := attempt.run) is not None
         }
@@ -135,10 +137,10 @@ class Attempts:
             self._pause(self._asking > 0)
 
     def heard(self, *, is_answer: bool, request_id: RequestId | None = None) -> None:
-        """Note received bytes.
+        """Record that bytes were received.
 
-        Those of an answer restart the silence limit of its request, or of all requests if no ID is known. Other bytes
-        are no sign of an answer, but no silence either.
+        Bytes of a response restart the timeout for silence of its request, or of all requests if its ID is unknown.
+        Other bytes restart no timeout, but the server was not silent.
         """
         self._heard_at = asyncio.get_running_loop().time()
         for attempt in self._open if is_answer else ():
@@ -146,7 +148,7 @@ class Attempts:
                 attempt.restart_silence()
 
     def was_silent(self, attempt: Attempt) -> bool:
-        """Return whether no message at all arrived since the last piece of this attempt's answer."""
+        """Return whether no bytes at all have arrived since the last part of this attempt's response."""
         return self._heard_at <= attempt.silent_from
 
     def _pause(self, is_paused: bool) -> None:
@@ -154,12 +156,12 @@ class Attempts:
             attempt.pause(is_paused)
 
     def sent(self, request_id: RequestId) -> None:
-        """Note that the calling task sends a message with this ID."""
+        """Record the ID of a message that the calling task sends."""
         if (attempt := self._mine()) is not None:
             attempt.sent_id = request_id
 
     def takes(self, result: dict[str, Any]) -> bool:
-        """Return whether the calling task's attempt stores the result, so that it can bypass the SDK."""
+        """Return whether the calling task's attempt has stored the result, so that it bypasses the SDK."""
         attempt = self._mine()
         if attempt is not None:
             attempt.take(result)

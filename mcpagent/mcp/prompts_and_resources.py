@@ -13,13 +13,13 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.tools import ToolOutput
 
 MAX_VALUES = 100
-"""Suggested values that are used, as many as the protocol allows."""
+"""Maximum number of completions that are used, as in the protocol."""
 
 
 async def get_prompt(
     link: ServerLink, name: str, arguments: Mapping[str, str]
 ) -> ToolOutput:
-    """Return one prompt, filled with `arguments`; an output with the error if that fails."""
+    """Return one prompt with its arguments filled in; on failure, an output with the error."""
     await imported("mcp_types")
     import mcp_types as types
 
@@ -32,7 +32,7 @@ async def get_prompt(
 
 
 async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
-    """Return the content of a URI, also of an unlisted one; an output with the error if that fails."""
+    """Return the content at a URI, which need not be listed; on failure, an output with the error."""
     await imported("mcp_types")
     import mcp_types as types
 
@@ -51,9 +51,9 @@ async def complete(
     value: str,
     known: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Return the values that the server proposes for an argument of a prompt or of a template which begins so.
+    """Return the server's completions of `value` for an argument of a prompt or of a template.
 
-    `known` are the arguments given already. Nothing if the server has no proposals, or fails.
+    `known` are the arguments already entered. Returns () if the server has no completions, or fails.
     """
     await imported("mcp_types")
     import mcp_types as types
@@ -87,7 +87,7 @@ async def complete(
 
 
 def _values(result: dict[str, Any]) -> tuple[str, ...]:
-    """Return the proposed values that can be shown unchanged."""
+    """Return the completions that can be displayed unchanged."""
     completion = result.get("completion")
     values = None
     if isinstance(completion, dict):

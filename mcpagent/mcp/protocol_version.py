@@ -21,11 +21,11 @@ from mcpagent.mcp.sdk import SubscriptionLost, listen
 
 
 async def agree_on_era(session: ClientSession, era: Era) -> None:
-    """Agree with the server on a version of the protocol.
+    """Agree with the server on a protocol version.
 
-    It sends `server/discover` unless the server is known to use the earlier protocol. Any answer that is no sign of the
-    later protocol, including errors, leads to `initialize`. Raises `MCPError` as that does, and if there is no common
-    version.
+    It sends `server/discover`, unless the server is known to use the earlier protocol. Any response that does not
+    indicate the later protocol, including errors, leads to `initialize`. Raises `MCPError` if that fails, or if there
+    is no common version.
     """
     version, asked = LATEST_MODERN_VERSION, 0
     while era == "auto" and asked < 2:
@@ -46,7 +46,7 @@ async def agree_on_era(session: ClientSession, era: Era) -> None:
             await session.initialize()
             return
         except MCPError as error:
-            # Our question may have reached, in the end, a server that was slow to start: now it speaks the later era.
+            # The first probe may have reached a server that was slow to start, which now uses the later protocol.
             if not (common := _common(_named(error))) or asked == 2:
                 raise
             version = common
@@ -56,8 +56,8 @@ async def agree_on_era(session: ClientSession, era: Era) -> None:
 async def ask_for_news(session: ClientSession, uris: Sequence[str]) -> None:
     """Subscribe to changes of the server's lists and of these resources, until cancelled.
 
-    Only the later protocol needs this; in the earlier one, the server sends changes of lists unrequested. The
-    dispatcher observes the notifications.
+    Only the later protocol needs this; in the earlier one, servers send changes of lists without a subscription. The
+    dispatcher receives the notifications.
     """
     can = session.server_capabilities or types.ServerCapabilities()
     tools, prompts, resources = (
@@ -80,7 +80,7 @@ async def ask_for_news(session: ClientSession, uris: Sequence[str]) -> None:
 
 
 def _discovered(raw: dict[str, Any]) -> types.DiscoverResult | None:
-    """Return the server's discovery result if it names a supported version of the later protocol, else None."""
+    """Return the server's discovery result if it names a supported version of the later protocol; else None."""
     try:
         found = types.DiscoverResult.model_validate(raw)
     except ValidationError:
@@ -91,7 +91,7 @@ def _discovered(raw: dict[str, Any]) -> types.DiscoverResult | None:
 
 
 def _named(error: MCPError) -> list[str]:
-    """Return the versions that the server supports, from its error about an unsupported version."""
+    """Return the versions that the server supports, from its error about an unsupported version; else []."""
     if error.code != UNSUPPORTED_PROTOCOL_VERSION:
         return []
     try:

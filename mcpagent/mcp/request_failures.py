@@ -1,4 +1,4 @@
-"""The failures of a request to a server, apart from error results: as exceptions, on the wire, and for a model."""
+"""The failures of a request to a server: as exceptions, in error answers, and as outputs for a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """The maximum seconds of silence and in total for one request."""
+    """The timeouts of a request in seconds: for silence, and in total."""
 
     idle: float
     total: float
@@ -29,7 +29,7 @@ class RequestLimits:
 class RefusedError(Exception):
     """Raised for a server's own error (JSON-RPC `code`, `message`, `data`); the session remains usable.
 
-    After an internal error the call may have run.
+    After an internal error, the call may have run.
     """
 
     def __init__(self, code: int, message: str, data: Any) -> None:
@@ -41,13 +41,13 @@ class RefusedError(Exception):
 
 
 class CallTimeoutError(Exception):
-    """Raised when a request's time ran out; its one-line text states that the request may have run."""
+    """Raised if a request timed out; its one-line message states that the request may have run."""
 
     outcome: Outcome = "unknown"
 
 
 class RequestLostError(ServerError):
-    """Raised if the connection failed a request. `remedy`: the action needed before repeating it."""
+    """Raised if a request failed because of the connection. `remedy` is necessary before repeating it."""
 
     outcome: Outcome = "unknown"
     remedy: Remedy = ""
@@ -55,17 +55,17 @@ class RequestLostError(ServerError):
 
 
 class InvalidAnswerError(ServerError):
-    """Raised for a server's message that is no valid answer; the session continues."""
+    """Raised if a server's message is not a valid answer; the session continues."""
 
     outcome: Outcome = "unknown"
 
 
 class ProtocolVersionError(ServerError):
-    """Raised if the server refuses the protocol version it was greeted with."""
+    """Raised if the server refuses the protocol version of the first request."""
 
 
 class TaskError(ServerError):
-    """Raised if a call that the server began as a task has no result; the session continues."""
+    """Raised if a call that the server runs as a task has no result; the session continues."""
 
 
 RequestFailure: TypeAlias = RefusedError | CallTimeoutError | ServerError
@@ -77,9 +77,9 @@ _MAY_HAVE_RUN = "; the call may have run: check before you repeat it"
 
 
 def failed_output(error: RequestFailure, *, is_repeatable: bool = False) -> ToolOutput:
-    """Return what a model gets for a request that failed: the whole error, and whether the call may have run.
+    """Return what a model gets for a failed request: the whole error, and whether the call may have run.
 
-    A call that `is_repeatable` changes nothing, or nothing more if it runs twice, so it needs no such hint.
+    If the call `is_repeatable`, running it twice does no harm, so that note is omitted.
     """
     if isinstance(error, RefusedError):
         hint = ""
@@ -104,7 +104,7 @@ def failed_output(error: RequestFailure, *, is_repeatable: bool = False) -> Tool
 
 
 def _refusal_text(error: RefusedError) -> str:
-    """Return the message and the `data` of an error, each within a bound. Both are words of the server."""
+    """Return the message and the `data` of an error, each cut to a maximum. Both are third-party text."""
     text = cut_for_model(error.message, MAX_ERROR) or f"error {error.code}"
     if error.data is None:
         return text
@@ -118,7 +118,7 @@ def _refusal_text(error: RefusedError) -> str:
 
 
 def _beginning_of_json(value: Any) -> str:
-    """Return the beginning of a value as JSON, which may be large: the rest is not written."""
+    """Return the beginning of a value as JSON; the rest, which may be large, is not written."""
     pieces: list[str] = []
     length = 0
     for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
@@ -130,26 +130,26 @@ def _beginning_of_json(value: Any) -> str:
 
 
 def mistake_in(error: Exception) -> str:
-    """Return an unexpected exception as the end of a sentence about its server."""
+    """Return the text about an unexpected exception, as the end of a sentence about its server."""
     what = safe_line(
         f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300
     )
     return f"could not be opened: {what}; this is a mistake of mcpagent or its setup"
 
 
-# --- on the wire: the client's own answers to requests that a transport failed, so that only their callers fail ---
+# --- Error answers that the client itself creates if a transport fails a request, so that only its caller fails
 
 REQUEST_FAILED = -32018
-"""The error code of such an answer (implementation-defined range); its `data` has the outcome of the request."""
+"""The error code of these answers (implementation-defined range); their `data` has the outcome of the request."""
 
 _OURS = secrets.token_hex(8)
-"""A marker of the client's own answers, which a server cannot know."""
+"""A random marker of these answers, which a server cannot know."""
 
 
 def failed_request(
     request_id: RequestId, text: str, *, outcome: Outcome, **details: Any
 ) -> JSONRPCError:
-    """Return the answer to one request. `details` may be the `status` of HTTP, and the `remedy`."""
+    """Return an error answer to a request. `details` may have the HTTP `status` and the `remedy`."""
     from mcp_types import ErrorData, JSONRPCError
 
     data = {"by": _OURS, "outcome": outcome} | details
@@ -161,7 +161,7 @@ def failed_request(
 
 
 def failure_of(error: ErrorData) -> Mapping[str, Any] | None:
-    """Return the data of `failed_request`; None for the server's own error with any code."""
+    """Return the data of an answer created by `failed_request`; None for a server's own error with any code."""
     is_ours = (
         error.code == REQUEST_FAILED
         and isinstance(error.data, Mapping)

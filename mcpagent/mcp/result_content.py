@@ -17,7 +17,7 @@ from mcpagent.values.messages import Audio, Content, Document, Image, Text
 from mcpagent.values.tools import ToolOutput
 
 _ESCAPED = str.maketrans({"<": "%3C", ">": "%3E", " ": "%20"})
-"""Characters that RFC 3986 does not allow in an address."""
+"""Characters that RFC 3986 does not allow in a URI, and their escapes."""
 
 
 def output_of_call(result: dict[str, Any]) -> ToolOutput:
@@ -38,12 +38,12 @@ def output_of_call(result: dict[str, Any]) -> ToolOutput:
 
 
 def says_true(value: Any) -> bool:
-    """Return whether a flag is set; some servers write it as text."""
+    """Return whether a flag is true; some servers write it as text."""
     return value not in (None, "", 0) and str(value).lower() not in ("false", "0", "no")
 
 
 def output_of_prompt(result: dict[str, Any]) -> ToolOutput:
-    """Return a `prompts/get` result: its messages one after the other, each after its role."""
+    """Return the output for a `prompts/get` result: its messages one after the other, each after its role."""
     parts: list[Content] = []
     for message in result.get("messages") or ():
         parts.append(Text(f"[{line_for_model(str(message.get('role')), 20)}]"))
@@ -52,7 +52,7 @@ def output_of_prompt(result: dict[str, Any]) -> ToolOutput:
 
 
 def _said(part: Content) -> Content:
-    """Return the content after a role, fenced if it could imitate another role."""
+    """Return content that follows a role; text that could imitate another role is fenced."""
     if not isinstance(part, Text):
         return part
     return Text(
@@ -63,7 +63,7 @@ def _said(part: Content) -> Content:
 
 
 def output_of_resource(result: dict[str, Any]) -> ToolOutput:
-    """Return a `resources/read` result: the text of its contents; images as images."""
+    """Return the output for a `resources/read` result: the text of its contents, and files."""
     parts: list[Content] = []
     for item in result.get("contents") or ():
         media_type = str(item.get("mimeType") or "")
@@ -77,7 +77,7 @@ def output_of_resource(result: dict[str, Any]) -> ToolOutput:
 
 
 def parts_of_block(block: Any) -> tuple[Content, ...]:
-    """Convert one MCP content block. Links are named, never fetched."""
+    """Convert one MCP content block. Links are described, never fetched."""
     if not isinstance(block, dict):
         return (Text(json_in_steps(block)),)
     kind = block.get("type")
@@ -106,7 +106,7 @@ def _embedded(resource: dict[str, Any]) -> Content:
 
 
 def _file(kind: str, media_type: str, data: Any, address: Any = None) -> Content:
-    """Return a file of a result as a content part; one without data becomes a text.
+    """Return a file in a result as a content part; if it has no data, a text about it.
 
     Its type and data are not checked here: `history/intake` checks the bytes of all content.
     """
@@ -143,7 +143,7 @@ def _link(block: dict[str, Any]) -> str:
 
 
 def _joined(parts: Sequence[Content]) -> tuple[Content, ...]:
-    """Merge neighbouring texts, one per line."""
+    """Merge adjacent texts, separated by line breaks."""
     joined: list[Content] = []
     for part in parts:
         last = None

@@ -1,4 +1,4 @@
-"""The names that mcpagent needs of the MCP SDK and that the SDK does not document as public.
+"""The names that mcpagent needs from the MCP SDK, but that the SDK does not document as public.
 
 No other module imports them, so a new version of the SDK is checked in one place. docs/architecture.md has the reasons.
 """
@@ -84,10 +84,10 @@ __all__ = [
 
 
 class SdkSession(ClientSession):
-    """The SDK's session, with the part of `list_tools` that needs no answer of the server."""
+    """The SDK's session, with a public name for the part of `list_tools` that processes a page."""
 
     def learn_tools(self, page: ListToolsResult, *, is_all: bool) -> None:
-        """Store the data that later calls of these tools need; remove unusable tools from the page.
+        """Store the data about these tools that later calls need; remove unusable tools from the page.
 
         If `is_all`, the session forgets all other tools.
         """
@@ -95,12 +95,12 @@ class SdkSession(ClientSession):
 
 
 class SdkSignIn(OAuthClientProvider):
-    """The SDK's OAuth client; its private steps have public names here, for subclasses to override or call."""
+    """The SDK's OAuth client, with public names for its private steps, so that subclasses can override or call them."""
 
     def flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Yield each request of a sign-in and the signed request; receive the response to each."""
+        """Yield the requests of a sign-in and finally the signed request; receive the response to each."""
         return super()._auth_flow(request)
 
     async def load(self) -> None:
@@ -108,7 +108,7 @@ class SdkSignIn(OAuthClientProvider):
         await super()._initialize()
 
     def select_authority(self, advertised: list[str]) -> str:
-        """Return the authorization server to use, of those that the server advertises."""
+        """Return one of the authorization servers that the server advertises."""
         return super()._select_authorization_server(advertised)
 
     async def grant_request(self) -> httpx2.Request:

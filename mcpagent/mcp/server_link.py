@@ -90,24 +90,25 @@ if TYPE_CHECKING:
 DEBOUNCE_SECONDS = 0.25
 """Delay before changed lists are read again, also after several notifications."""
 SETTLE_SECONDS = 2.0
-"""Timeout of a call for changed lists, so that the effect of the call is known when it returns."""
+"""Maximum time that a call waits for changed lists, so that its effect on them is known when it returns."""
 _STEPS_BESIDE = 10
-"""Over HTTP, notifications before an answer come on a separate stream. If that stream is open, it is read for so many
-more steps of the event loop."""
+"""Over HTTP, notifications that precede a response arrive on a separate stream. Number of event loop steps in which
+that stream, if open, is still read.
+"""
 LONG_CALL_SECONDS = 10.0
-"""A tool with a longer call is called as a task from then on, if the server leaves the choice to the client."""
+"""After a call that took longer, the tool is called as a task from then on, if the server allows a choice."""
 
 OnToolsChanged: TypeAlias = Callable[[ToolsDifference], None]
 OutputOf: TypeAlias = Callable[[dict[str, Any]], ToolOutput]
 
 
 _MANY = 50
-"""More tools than these are bound, compared and written in a worker thread."""
+"""Minimum number of tools for which binding, comparing and writing happen in a worker thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The lists of a server as just read, its enabled tools, and the difference from the tools before."""
+    """The lists that were just read from a server, its enabled tools, and the difference from the earlier tools."""
 
     known: CachedServer
     tools: tuple[Tool, ...]
@@ -121,17 +122,17 @@ def _is_long(lists: ServerLists) -> bool:
 
 
 class ServerLink:
-    """An MCP server as a toolset: its tools, prompts and resources; entered once, from any task, and left from any.
+    """An MCP server as a toolset: its tools, prompts and resources. Enter it once; any task may enter and exit it.
 
     Entering raises `ServerError` if the server cannot be used. Later failures never raise: a failed call returns an
-    output with the error, and the next call opens a new connection. `environ` is the environment that the child may
-    inherit from.
+    output with the error, and the next call opens a new connection. `environ` is the environment from which the process
+    inherits variables.
 
-    With a `cache` that has the server, entering reads the lists from there, and the first call starts the server, or a
-    background task if `eager`. `on_tools_changed` is called when its tools changed; `tools()` then returns the new
-    ones. `on_news` receives its other notifications, and hears when its lists were read again. `handlers` define what
-    the server may ask; `auth` authenticates with a remote one. With `pins`, a tool that changed since its first use is
-    called only if `allow_change` permits it. `log_folder` is the folder for its standard error
+    If the `cache` has the server, entering reads the lists from there, and the first call starts the server, or a
+    background task if `eager`. `on_tools_changed` is called when its tools have changed; `tools()` then returns the new
+    ones. `on_news` receives its other notifications, also when its lists were read again. `handlers` define which
+    requests the server may send; `auth` authenticates with a remote server. With `pins`, a tool that changed since its
+    first use is called only if `allow_change` permits it. `log_folder` is the folder for its standard error
     (`server_log.log_path`).
     """
 
@@ -174,33 +175,35 @@ class ServerLink:
         self._last_failure = ""
         self._refreshing: asyncio.Task[None] | None = None
         self._announced = self._refreshed = 0
-        """The number of list changes that the server announced, and the number that the known lists include."""
+        """The number of list changes that the server announced, and the number that the current lists include."""
         self._subscribed: dict[str, None] = {}
         self._long: set[str] = set()
 
     @property
     def status(self) -> ServerStatus:
-        """The state of its life cycle, as a value to show."""
+        """The status of the server for display."""
         return self._life.status(self.config.name, self._news.warnings)
 
     @property
     def life(self) -> LifeCycleState:
-        """The state with its data: the same object until a value changes."""
+        """The state of the life cycle with its data; the same object until a value changes."""
         return self._life
 
     @property
     def is_known(self) -> bool:
-        """True if its tools can be used: it is not closed, and listed them now or in an earlier process."""
+        """Return whether its tools can be used: it is not closed, and its lists are known, perhaps from an earlier
+        process.
+        """
         return self._life.state != "closed" and self._life.taken > 0
 
     @property
     def since(self) -> float:
-        """The time when it last began to connect, in monotonic seconds; it identifies the attempt."""
+        """The monotonic time at which it last began to connect, which identifies the attempt."""
         return self._life.since
 
     @property
     def is_reading(self) -> bool:
-        """True if lists that were announced as changed are being read again."""
+        """Return whether lists that were announced as changed are being read again."""
         return (
             self._refreshing is not None
             and not self._refreshing.done()
@@ -208,40 +211,42 @@ class ServerLink:
         )
 
     async def rest(self) -> None:
-        """Close the connection, as if it had ended; the next request opens another one."""
+        """Close the connection as if it had ended; the next request opens a new one."""
         async with self._lock:
             await self._drop(self._life.connection)
 
     async def fit_handlers(self) -> None:
-        """Close a connection whose server was told of other handlers than there are now; the next request opens one."""
+        """Close the connection if its server was told of different handlers than the current ones; the next request
+        opens a new one.
+        """
         connection = self._life.connection
         if connection is not None and connection.allowed != self._handlers.methods():
             await self.rest()
 
     async def settled(self) -> None:
-        """Wait until no connection is being opened; the state then has the outcome."""
+        """Wait until no connection is being opened; `life` then has the outcome."""
         async with self._lock:
             return
 
     @property
     def lists(self) -> ServerLists:
-        """The lists that it sent last."""
+        """The latest lists from the server."""
         return self._life.known.lists
 
     @property
     def log(self) -> tuple[ServerLogged, ...]:
-        """The last messages that the server sent about its own work."""
+        """The latest log messages of the server (`notifications/message`)."""
         return self._news.log
 
     async def tools(self) -> list[Tool]:
-        """Return `bound_tools`, for the interface of toolsets."""
+        """Return `bound_tools`; part of the interface of toolsets."""
         return self.bound_tools()
 
     def bound_tools(self) -> list[Tool]:
-        """Return the server's tools by their own names, in its order; the same objects until its list changes."""
+        """Return the server's tools under their own names, in its order; the same objects until its list changes."""
         return list(self._life.tools)
 
-    # --- life: nothing else replaces `_life` ---
+    # --- life: only these methods replace `_life`
 
     async def __aenter__(self) -> ServerLink:
         cached = None
@@ -273,19 +278,21 @@ class ServerLink:
         self._news.close()
 
     async def daemons(self) -> tuple[str, ...]:
-        """Return the commands of the daemons that closing the server would end; none if it does not run."""
+        """Return the commands of the background processes that closing the server would end; () if it is not
+        running.
+        """
         connection = self._life.connection
         if connection is None:
             return ()
         return await connection.daemons()
 
     def keep_daemons(self) -> None:
-        """Let the daemons of the running server outlive its close, as with `keeps_running`."""
+        """Let the background processes of the running server outlive its close, as with `keeps_running`."""
         if (connection := self._life.connection) is not None:
             connection.keep_daemons()
 
     async def restart(self) -> None:
-        """Close the connection, if there is one, open a new one, and read the server's lists again.
+        """Close the connection if there is one, open a new one, and read the server's lists again.
 
         Raises `ServerError`. Earlier crashes are forgotten, so they do not delay the start.
         """
@@ -293,7 +300,7 @@ class ServerLink:
             await self._drop(self._life.connection)
             if (
                 self._life.state == "closed"
-            ):  # its earlier lists are not compared with the current ones
+            ):  # its earlier lists are not compared with the new ones
                 self._life = replace(self._life, taken=0.0, tools=())
             elif self._life.state == "ready":
                 self._life = replace(self._life, state="cached")
@@ -301,7 +308,9 @@ class ServerLink:
             await self._open()
 
     async def connected(self, *, is_entering: bool = False) -> McpConnection:
-        """Return the current connection, or a new one: one caller opens it, the others wait. Raises `ServerError`."""
+        """Return the current connection, or a new one: one caller opens it, others wait for it. Raises
+        `ServerError`.
+        """
         async with self._lock:
             if (connection := self._life.connection) is not None:
                 if connection.usable:
@@ -325,9 +334,9 @@ class ServerLink:
             await connection.close()
 
     async def _open(self) -> McpConnection:
-        """Open a new connection; read the lists, or schedule that if the server was ready before.
+        """Open a new connection. Read the lists, or schedule that if the server was ready before.
 
-        Raises `ServerError`. Any failure, even a bug of mcpagent, is limited to this server.
+        Raises `ServerError`. Any failure, even a bug of mcpagent, affects only this server.
         """
         before, started = self._life, time.monotonic()
         is_ready = before.state == "ready"
@@ -359,7 +368,7 @@ class ServerLink:
             await self._drop(self._life.connection)
             if not isinstance(
                 error, Exception
-            ):  # cancelled: nothing waits for it any more
+            ):  # cancelled, because no caller waits any more
                 if self._life.state != "closed":
                     self._life = replace(
                         self._life, state=before.state, reason=before.reason
@@ -387,7 +396,7 @@ class ServerLink:
         return connection
 
     def _fail(self, failure: ServerError, seconds: float) -> None:
-        if self._life.state == "closed":  # closing it caused the failure
+        if self._life.state == "closed":  # the failure is a consequence of closing
             return
         self._life = replace(
             self._life, state="failed", reason=str(failure), seconds=seconds
@@ -404,7 +413,7 @@ class ServerLink:
             )
 
     def _take(self, read: _Read, **changes: Any) -> None:
-        """Use the server's current lists, and report a change."""
+        """Adopt the lists that were just read, and report changes."""
         before = self._life
         self._life = replace(
             before,
@@ -419,13 +428,13 @@ class ServerLink:
                 self._on_tools_changed(read.change)
 
     async def _save(self) -> None:
-        """Store the server's current lists for the next start."""
+        """Store the server's current lists in the cache for the next start."""
         known = self._life.known
         if self._cache is not None:
             save = partial(self._cache.save, self.config, known)
             await created_beside_loop(save, is_much=_is_long(known.lists))
 
-    # --- opening ---
+    # --- opening
 
     def _new_connection(self) -> McpConnection:
         from mcpagent.mcp.connection import McpConnection
@@ -452,7 +461,7 @@ class ServerLink:
         return await created_beside_loop(compare, is_much=_is_long(known.lists))
 
     def _compared(self, known: CachedServer, before: LifeCycleState) -> _Read:
-        """Return the lists with their tools bound; equal tools stay the same objects."""
+        """Return the lists with their tools bound; unchanged tools stay the same objects."""
         tools = enabled_tools(known.lists, self.config, self.call)
         listed = [tool.definition for tool in tools]
         change = difference(self.config.name, before.definitions, listed)
@@ -467,7 +476,7 @@ class ServerLink:
         text = without_secrets(f'server "{self.config.name}" {what}')
         return ServerError(text, server=self.config.name, phase=phase)
 
-    # --- notifications of the server ---
+    # --- notifications of the server
 
     def _report(self, news: ServerNews) -> None:
         if news.kind == "list":
@@ -477,7 +486,7 @@ class ServerLink:
         else:
             self._pass_on(news)
         if news.kind == "silence" and self._last_failure:
-            return  # its failure has said so
+            return  # the failure was already reported
         self._news.report(news)
 
     def _pass_on(self, news: ServerNews) -> None:
@@ -501,7 +510,7 @@ class ServerLink:
             try:
                 is_ready = self._life.state == "ready"
                 connection = await self.connected()
-                if is_ready:  # otherwise opening it has read them
+                if is_ready:  # otherwise opening the connection has read them
                     self._take(await self._read(connection))
                     await self._save()
                     self._pass_on(ServerNews("list", "all"))
@@ -511,23 +520,23 @@ class ServerLink:
             is_over = announced == self._announced
 
     async def lists_settled(self) -> None:
-        """Wait briefly for lists that were announced as changed."""
+        """Wait a short time for lists that were announced as changed."""
         for _ in range(_STEPS_BESIDE if self.config.url else 0):
             await asyncio.sleep(0)
         if self._refreshing is not None and self.is_reading:
             await asyncio.wait({self._refreshing}, timeout=SETTLE_SECONDS)
 
     def _forget_cached(self) -> None:
-        """Delete the cached lists, so that the next start asks the server."""
+        """Delete the cached lists, so that the next start reads them from the server."""
         if self._cache is not None:
             self._cache.drop(self.config)
 
-    # --- calls ---
+    # --- calls
 
     async def call(
         self, definition: ToolDefinition, arguments: dict[str, Any]
     ) -> ToolOutput:
-        """Call one of the server's tools; every bound tool runs this."""
+        """Call one of the server's tools. Every bound tool runs this."""
         await imported("mcp_types")
         import mcp_types as types
 
@@ -570,7 +579,7 @@ class ServerLink:
         definition: ToolDefinition,
         on_progress: Progress | None = None,
     ) -> dict[str, Any]:
-        """Send a client's call; return the raw result, redacted, for `mcpagent gateway`.
+        """Send a client's call for `mcpagent gateway`; return the raw result, redacted.
 
         Raises `REQUEST_FAILURES`, among them `ChangedToolError` for a tool that changed since its first use.
         """
@@ -600,7 +609,9 @@ class ServerLink:
     async def output(
         self, request: types.Request[Any, Any], target: str, output_of: OutputOf
     ) -> ToolOutput:
-        """Send one request that may run twice; return its redacted result as output, or an output with the error."""
+        """Send one request that may run twice; return its redacted result as an output, on failure an output with the
+        error.
+        """
         progress = self._news.progress_of(target)
         try:
             result = await self.ask(request, target, on_progress=progress)
@@ -617,7 +628,7 @@ class ServerLink:
         is_repeatable: bool = True,
         may_be_task: bool = False,
     ) -> dict[str, Any]:
-        """Send one request, and again if it is known not to have run, or may run twice; return the raw result.
+        """Send one request; repeat it if it certainly did not run, or may run twice. Return the raw result.
 
         Raises `REQUEST_FAILURES`.
         """
@@ -646,7 +657,7 @@ class ServerLink:
     async def _fixed_after(
         self, error: RequestFailure, connection: McpConnection | None
     ) -> bool:
-        """Repair the connection after a failure; return whether the request is known not to have run."""
+        """Repair the connection after a failure; return whether the request certainly did not run."""
         if isinstance(error, RefusedError | RequestLostError):
             self._forget_cached()
         if isinstance(error, RefusedError):
@@ -662,20 +673,22 @@ class ServerLink:
         return error.outcome in MAY_BE_SENT_AGAIN and error.remedy != "time"
 
     def known_change(self, definition: ToolDefinition) -> ToolChange | None:
-        """Return the change of a tool since its first use, by the lists that are known; nothing is pinned."""
+        """Return the change of a tool since its first use, by the known lists, without pinning, or None."""
         return standing_change(
             self._pins, self.config, definition, self._life.known.lists
         )
 
     async def change_of(self, definition: ToolDefinition) -> ToolChange | None:
-        """Return the change of a tool since its first use as the next call would find it; nothing is pinned."""
+        """Return the change of a tool since its first use that the next call would find, without pinning, or None."""
         await self._read_own_list()
         return self.known_change(definition)
 
     async def _read_own_list(self) -> None:
-        """Connect if only cached lists are known: an old list cannot show that a tool changed."""
+        """Connect if only cached lists are known, because an old list cannot show that a tool has changed."""
         if self._pins is not None and self._life.state == "cached":
-            with contextlib.suppress(ServerError):  # the call meets and reports it
+            with contextlib.suppress(
+                ServerError
+            ):  # the call itself will fail and report the error
                 await self.connected()
 
     async def _refused_change(self, definition: ToolDefinition) -> ToolOutput | None:
@@ -694,7 +707,7 @@ class ServerLink:
         return None
 
     async def subscription(self, uri: str, *, wanted: bool) -> None:
-        """Emit an event when this resource changes, also across restarts of the server, or stop doing so.
+        """Start or stop emitting an event when this resource changes; this lasts across restarts of the server.
 
         Raises `ServerError` if the server does not support it.
         """
@@ -710,7 +723,7 @@ class ServerLink:
             self._subscribed.pop(uri, None)
 
     async def _subscribe_again(self, connection: McpConnection) -> None:
-        """Renew the subscriptions on a new connection; a refused one causes a warning."""
+        """Renew the subscriptions on a new connection; a refusal only causes a warning."""
         for uri in self._subscribed:
             try:
                 await connection.subscription(uri, wanted=True)
@@ -720,23 +733,23 @@ class ServerLink:
                 )
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Ask the server for messages of this level, now if it runs, and whenever it is started."""
+        """Set the server's level of log messages, now if it is running, and at each later start."""
         self.config = replace(self.config, log_level=level)
         if (connection := self._life.connection) is not None and connection.usable:
             await connection.set_log_level(level)
 
     async def notify_roots_changed(self) -> None:
-        """Notify the server, if it runs, that the folders of the client behind this one changed."""
+        """Notify the server, if it is running, that the folders of the client behind the gateway have changed."""
         connection = self._life.connection
         is_told = connection is not None and connection.usable
         if connection is not None and is_told and not connection.is_modern:
             await connection.notify_roots_changed()
 
     async def set_roots(self, folders: Sequence[str | Path]) -> None:
-        """Set the folders that the server may know, and notify it if it runs.
+        """Set the folders that the server may know, and notify it if it is running.
 
-        A server that started without folders is stopped, and restarted by the next call, because capabilities are
-        declared at the start.
+        A server that started without folders is stopped, and started again by the next call, because capabilities are
+        declared only at the start.
         """
         had, self._roots = self._roots, folder_uris(folders)
         connection = self._life.connection
@@ -746,12 +759,12 @@ class ServerLink:
             await self._drop(connection)
         elif (
             not connection.is_modern
-        ):  # since 2026-07-28 a server asks when it needs them
+        ):  # since 2026-07-28, a server requests the folders when it needs them
             await connection.notify_roots_changed()
 
 
 async def redacted(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a raw result without known random secrets."""
+    """Return a raw result with known random secrets redacted."""
     shown: dict[str, Any] = await beside_loop(
         lambda: data_without_random_secrets(result), is_much=is_large(result)
     )
@@ -765,7 +778,7 @@ async def _shown(result: dict[str, Any], output_of: OutputOf) -> ToolOutput:
 
 
 def _for_model(output: ToolOutput) -> ToolOutput:
-    """Return the output as a model may read it: printable, and without known random secrets."""
+    """Return the output cleaned for a model, with known random secrets redacted."""
     shown = output.for_model()
     content = tuple(
         replace(part, text=without_random_secrets(part.text))

@@ -31,10 +31,10 @@ _MAX_UPDATES = 100
 class ServerNews:
     """A notification of a server, or an observation about it.
 
-    `text` is the message of a "warning" about an oddity or of a "log" entry, the URI of a changed "resource", or the
-    name of a changed "list": "tools", "prompts" or "resources". "silence": a started process has written nothing so
-    far; `text` says so with its command. `level` is the server's level of a log message. `params` are those of the
-    notification, unchanged.
+    `text` depends on the kind: the message of a "warning" (mcpagent's own observation) or of a "log" entry, the URI of
+    a changed "resource", or the name of a changed "list": "tools", "prompts" or "resources". For "silence", a process
+    has written nothing since its start; `text` then describes it with its command. `level` is that of a log message.
+    `params` are those of the notification, unchanged.
     """
 
     kind: Literal["warning", "log", "list", "resource", "silence"]
@@ -49,7 +49,7 @@ ReportNews: TypeAlias = Callable[[ServerNews], None]
 class NotificationLimiter:
     """Emits each warning once, a limited number of log messages per second, and updates of one resource together.
 
-    `warnings` and `log` are the latest ones, including those that were not emitted because of the limit.
+    `warnings` and `log` have the latest ones, including those that exceeded the limit.
     """
 
     def __init__(self, server: str, emit: Emit) -> None:
@@ -62,19 +62,21 @@ class NotificationLimiter:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Printable lines that name the server, in order of arrival."""
+        """The warnings as printable lines that name the server, in order of arrival."""
         return tuple(self._warnings)
 
     @property
     def log(self) -> tuple[ServerLogged, ...]:
-        """The last `KEPT_LOG_LINES` messages of the server about its own work."""
+        """The last `KEPT_LOG_LINES` log messages of the server."""
         return tuple(self._log)
 
     def report(self, news: ServerNews) -> None:
-        """Process a notification. A change of the server's lists is not for users, and emits nothing."""
+        """Process a notification. Changes of the server's lists emit nothing."""
         if news.kind == "warning":
             self.warn(news.text)
-        elif news.kind == "silence":  # true now, unlike a warning, which stays
+        elif (
+            news.kind == "silence"
+        ):  # unlike a warning, it is only true at this moment, so it is not stored
             self._emit(Notice(f'server "{self._server}": {news.text}', "warning"))
         elif news.kind == "log":
             self._add_to_log(ServerLogged(self._server, news.level, news.text))
@@ -89,14 +91,14 @@ class NotificationLimiter:
             )
 
     def warn(self, text: str) -> None:
-        """Emit an oddity of the server, unless it was reported before, or too many others were."""
+        """Emit a warning about the server, unless it was emitted before, or there were too many."""
         line = f'server "{self._server}": {safe_line(text, 300)}'
         if line not in self._warnings and len(self._warnings) < MAX_WARNINGS:
             self._warnings[line] = None
             self._emit(Notice(line, "warning"))
 
     def progress_of(self, tool: str) -> Callable[[float, float | None, str], None]:
-        """Return a function that emits the progress of one call, redacted, at a readable rate."""
+        """Return a function that emits the progress of one call, redacted and at a limited rate."""
         emitted = 0.0
 
         def report(progress: float, total: float | None, message: str) -> None:
@@ -116,7 +118,7 @@ class NotificationLimiter:
         return report
 
     def close(self) -> None:
-        """Drop pending events."""
+        """Discard pending events."""
         for timer in self._updates.values():
             timer.cancel()
         self._updates.clear()

@@ -1,4 +1,4 @@
-"""The options that all MCP servers of one agent share, and the ones that `mcpagent chat` uses."""
+"""The options that all MCP servers of one agent share, and the set of options that `mcpagent chat` uses."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     import httpx2
 
 Authenticate: TypeAlias = Callable[[ServerConfig], "httpx2.Auth | None"]
-"""Callback that returns a remote server's authentication at connect time, and not before, because it may load
-packages."""
+"""Callback that returns a remote server's authentication, None for none. It is called when connecting, because it may
+load packages.
+"""
 
 QUESTION_SECONDS = 30.0
-"""The default timeout of a server for connecting."""
+"""Default of `question_seconds`: how long a prompt waits for connecting servers."""
 
 STALE_SECONDS = 30 * 24 * 3600.0
-"""Expired lists are still used for so long, while they are read again in the background."""
+"""How long expired lists are still used, while they are read again in the background."""
 
 
 @answers_unknown_arguments
@@ -40,18 +41,18 @@ STALE_SECONDS = 30 * 24 * 3600.0
 class ServerOptions:
     """The options that all servers of one agent share; by default, nothing is stored or allowed. See also `stored`.
 
-    `selected_servers` and `selected_tools` (`server:tool`, `server:*`) restrict the servers and tools.
-    `startup_seconds` is how long the start of the agent waits for slow servers (None: until each is ready or has
-    failed, 0: not at all); slower ones join when they are ready. `question_seconds` is how long a question waits for
-    servers that are still connecting, in total, including its searches without a fitting result (None and 0 as above).
-    The model is then informed about the connecting servers, and the next question does not wait for the same attempt
-    again.
-
-    With a `cache`, a known server's lists are read from disk, and it is started by its first call, or in the background
-    if `eager` or its own configuration demands it. With `pins`, a tool that its server changed since its first use is
-    called only if `allow_change` permits it. `handlers` define what servers may ask (nothing without handlers), for all
-    servers or for one. `auth` returns the authentication for a remote server (`stored_sign_ins`). The standard error of
-    servers is written to files in `log_folder` (`mcpagent.mcp.transports.server_log.log_path`).
+    - `selected_servers`, `selected_tools` (`server:tool`, `server:*`): restrict the servers and tools; None: all.
+    - `startup_seconds`: how long the start of the agent waits for slow servers (None: until each is ready or has
+      failed, 0: not at all). Slower ones join when they are ready.
+    - `question_seconds`: how long a prompt waits in total for servers that are still connecting, including in searches
+      without a good result (None and 0 as above). Then the model is informed about these servers, and the next prompt
+      does not wait for the same attempt again.
+    - `cache`: a known server's lists are read from disk, and it is started by its first call, or in the background if
+      `eager` or its own configuration requires it.
+    - `pins`: a tool that its server changed since its first use is called only if `allow_change` permits it.
+    - `handlers`: define which requests servers may send (none by default), for all servers or for each one.
+    - `auth`: returns the authentication for a remote server (`stored_sign_ins`).
+    - `log_folder`: the folder for the standard error of servers (`mcpagent.mcp.transports.server_log.log_path`).
     """
 
     selected_servers: Sequence[str] | None = None
@@ -84,12 +85,13 @@ class ServerOptions:
     def stored(
         cls, environ: Mapping[str, str] | None = None, **others: Any
     ) -> ServerOptions:
-        """Return the options of `mcpagent chat`, with the same folders of the user, so that both share what they learn.
+        """Return the options of `mcpagent chat`, which store data in the same folders of the user, so that both share
+        it.
 
         Lists are read from the cache, and old ones again in the background. Tools are pinned, sign-ins of `mcpagent mcp
         login` are used, and the output of servers is written to log files. `environ` determines the folders
-        (`mcpagent.utilities.filesystem.user_folders`), None: this process's. Any option can be overridden:
-        `ServerOptions.stored(pins=None)`. Nothing is read or written here.
+        (`mcpagent.utilities.filesystem.user_folders`), None: this process's environment. Any option can be overridden:
+        `ServerOptions.stored(pins=None)`. This function itself reads and writes nothing.
         """
         expect("environ", environ, (Mapping, NoneType), "a dict or None")
         if environ is None:
@@ -118,7 +120,7 @@ def server_log_folder(environ: Mapping[str, str]) -> Path:
 def stored_sign_ins(environ: Mapping[str, str] | None = None) -> Authenticate:
     """Return a function for `ServerOptions(auth=...)` that uses and refreshes stored sign-ins; it never opens a page.
 
-    A server whose configuration has an `Authorization` header gets no other authentication.
+    If a server's configuration has an `Authorization` header, it returns None for it.
     """
     store = token_store(os.environ if environ is None else environ)
 
@@ -133,7 +135,7 @@ def stored_sign_ins(environ: Mapping[str, str] | None = None) -> Authenticate:
 
 
 def unattended_sign_in(config: ServerConfig) -> httpx2.Auth | None:
-    """Return the authentication from the server's configuration for an agent without `auth`, if unattended."""
+    """Return the authentication for an agent without `auth`, if the server's sign-in needs no user; else None."""
     if not config.sign_in.is_unattended:
         return None
     from mcpagent.mcp.auth.stored_auth import StoredSignIn

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from mcpagent.mcp.connection import McpConnection
 
 ServerState: TypeAlias = Literal["cached", "connecting", "ready", "failed", "closed"]
-""""cached": its lists are in the cache, and the first call of one of its tools starts it."""
+"""The states of a server. "cached": its lists are in the cache, and the first call of one of its tools starts it."""
 
 
 def still_connecting(failure: str = "") -> str:
-    """Return the text about a connecting server; `failure` is the outcome of the last attempt."""
+    """Return the text about a connecting server; `failure` is the reason why the last attempt failed, "" for the
+    first.
+    """
     if failure:
         return f"it is still connecting again, since {failure}"
     return "it is still connecting"
@@ -28,9 +30,9 @@ def still_connecting(failure: str = "") -> str:
 class ServerStatus:
     """The status of a server.
 
-    `reason` is the cause of its last failure, unless it became ready since; `seconds` is the duration of connecting, so
-    far or in total; `warnings` are printable lines; `age_seconds` is the age of the lists of a "cached" server. `title`
-    and `instructions` come from the server, so they are third-party text.
+    `reason` is the cause of its last failure, "" after it became ready. `seconds` is the duration of connecting, so far
+    or in total. `warnings` are printable lines. `age_seconds` is the age of the lists of a "cached" server. `title` and
+    `instructions` are third-party text from the server.
     """
 
     name: str
@@ -49,10 +51,10 @@ class ServerStatus:
 class LifeCycleState:
     """The state of a server's life cycle, with its data.
 
-    `known` are the server's last lists, from the time `taken` (monotonic seconds; 0.0: never), and `tools` the enabled
-    ones among its tools, bound. `reason` is the cause of a failure, also while connecting is retried; `seconds` is the
-    duration of connecting, and `since` (monotonic) its start. `connection` is the current one or the one being opened;
-    it may have ended.
+    `known` are the server's latest lists, read at `taken` (monotonic seconds; 0.0: never), and `tools` the enabled ones
+    among its tools, bound. `reason` is the cause of a failure, also while connecting is retried. `seconds` is the
+    duration of connecting, and `since` (monotonic) its start. `connection` is the current one or the one being opened,
+    or None; it may have ended.
     """
 
     state: ServerState = "closed"
@@ -70,11 +72,11 @@ class LifeCycleState:
         return [tool.definition for tool in self.tools]
 
     def is_old(self, now: float) -> bool:
-        """Return whether the lists are older than the server's own time to live."""
+        """Return whether the lists are older than the server's own time to live allows."""
         return 0 < self.known.lists.ttl_seconds < now - self.taken
 
     def status(self, name: str, warnings: tuple[str, ...]) -> ServerStatus:
-        """Return the value to show. The earlier lists of a server that is unusable now are not shown."""
+        """Return the status for display. If the server cannot be used now, its earlier lists are not shown."""
         is_usable = self.state in ("ready", "cached", "closed")
         if is_usable:
             known = self.known

@@ -1,8 +1,8 @@
-"""Calls that a server runs as tasks: started by one request, polled until they end, then their result.
+"""Calls that a server runs as tasks: started by one request, polled until they end, then their result is fetched.
 
-There are two forms. In 2025-11-25 the client requests a task, if the tool's `execution.taskSupport` allows it, and
-fetches the result by `tasks/result`. In 2026-07-28 it is the extension `io.modelcontextprotocol/tasks` (SEP-2663): the
-server decides, and result and questions come with `tasks/get`. The SDK has the types of the former and implements
+There are two protocols. In 2025-11-25, the client requests a task, if the tool's `execution.taskSupport` allows it, and
+fetches the result by `tasks/result`. In 2026-07-28, it is the extension `io.modelcontextprotocol/tasks` (SEP-2663): the
+server decides, and `tasks/get` returns result and questions. The SDK has the types of the former and implements
 neither.
 """
 
@@ -35,27 +35,29 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 NEWS = frozenset(
     {"notifications/tasks/status", "notifications/tasks", "notifications/progress"}
 )
-"""Notifications about a task."""
+"""Methods of notifications about a task."""
 
 STATUSES = frozenset({"working", "input_required", "completed", "failed", "cancelled"})
 ENDED = frozenset({"completed", "failed", "cancelled"})
 
 POLL_SECONDS = 1.0
-"""The default, if the server sets no interval."""
+"""Default polling interval, if the server sets none."""
 LEAST_POLL_SECONDS = 0.05
 MOST_POLL_SECONDS = 15.0
 GRACE_SECONDS = 5.0
-"""Time for which polling continues after the server's retention time of a task has passed."""
+"""How long polling continues after the time for which the server retains a task."""
 MOST_FAILED_POLLS = 3
 CANCEL_SECONDS = 2.0
 _EARLY_NEWS = 32
 
 HANDLE = "mcpagent/task"
-"""The key under which a result has the handle of a task instead of content (`marked`)."""
+"""The key under which a result has a task's handle instead of content (see `marked`)."""
 
 
 def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
-    """Return a `tools/call` answer that is a task's handle, in the form of a result for the SDK; None for a result."""
+    """Return a `tools/call` answer that is a task's handle in the form of a result for the SDK; None if it is a
+    result.
+    """
     nested, is_extension = result.get("task"), result.get("resultType") == "task"
     if not is_extension and (
         not isinstance(nested, dict)
@@ -74,7 +76,7 @@ def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
 def as_task(
     request: types.CallToolRequest, keep_seconds: float
 ) -> types.CallToolRequest:
-    """Return the call, to be carried out as a task whose result the server keeps so long."""
+    """Return the call as a task whose result the server keeps for `keep_seconds`."""
     task = types.TaskMetadata(ttl=int(keep_seconds * 1000))
     return request.model_copy(
         update={"params": request.params.model_copy(update={"task": task})}
@@ -83,10 +85,7 @@ def as_task(
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """A state of a task, from a handle, an answer or a notification. `ttl_seconds` None: no expiry.
-
-    Raises `MCPError` if the data are no task.
-    """
+    """A state of a task, from a handle, a response or a notification. `ttl_seconds` None: the task does not expire."""
 
     id: str
     status: str
@@ -98,7 +97,7 @@ class TaskState:
 
     @classmethod
     def read(cls, raw: Raw) -> TaskState:
-        """Read a task from the server's data. Raises `MCPError` if they are invalid."""
+        """Read a state from the server's data. Raises `MCPError` if the data is invalid."""
         task_id, status = raw.get("taskId"), raw.get("status")
         if not isinstance(task_id, str) or not task_id or not isinstance(status, str):
             raise MCPError(
@@ -123,15 +122,15 @@ class TaskState:
 
     @property
     def look(self) -> tuple[str, str, str]:
-        """The fields that show a change of the task."""
+        """The fields whose change is a change of the task."""
         return self.status, self.message, self.updated
 
 
 @dataclass(frozen=True, slots=True)
 class TaskServer:
-    """The server `name` that runs the task, at the other end of `session`, and the handlers for its questions.
+    """The server that runs a task: its name and `session`, and the handlers for its questions.
 
-    `allowed` are the methods of questions that it may ask.
+    `allowed` are the methods of the requests that it may send.
     """
 
     name: str
@@ -146,18 +145,20 @@ class TaskServer:
         return str(self.session.protocol_version)
 
     async def ask(self, request: types.Request[Any, Any]) -> Raw:
-        """Return the raw result of a request about the task. Raises `MCPError`."""
+        """Send a request about the task, and return the raw result. Raises `MCPError`."""
         return (await self.session.send_request(request, RawResult)).root
 
     async def answer(self, questions: Raw) -> types.InputResponses:
-        """Return the answers to `inputRequests`. Raises `MCPError` if one may not be asked."""
+        """Return the answers to `inputRequests`. Raises `MCPError` if one of them is not allowed."""
         wanted = {"resultType": "input_required", "inputRequests": questions}
         found = types.InputRequiredResult.model_validate(wanted, by_name=False)
         return await answers_to(self.session, found, self.allowed)
 
 
 def takes_tasks(session: ClientSession) -> bool:
-    """Return whether tool calls may be requested as tasks, the 2025-11-25 form; later the server decides."""
+    """Return whether tool calls may be requested as tasks in the 2025-11-25 protocol; in the later one, the server
+    decides.
+    """
     can = session.server_capabilities
     if can and can.tasks:
         requests = can.tasks.requests
@@ -172,9 +173,9 @@ def takes_tasks(session: ClientSession) -> bool:
 
 
 class FollowedTask:
-    """A task, from its handle to its result; `heard` receives each change and progress report.
+    """A task from its handle to its result; `heard` receives each change and progress report.
 
-    `is_over`: it has ended, or its result has arrived.
+    `is_over`: the task has ended, or its result has arrived.
     """
 
     def __init__(
@@ -195,7 +196,9 @@ class FollowedTask:
         self.is_over = False
 
     async def hear(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether a notification concerns this task. Its content only triggers an immediate poll."""
+        """Return whether a notification is about this task. Its content is ignored; it only triggers an immediate
+        poll.
+        """
         if method != "notifications/progress":
             is_mine = params.get("taskId") == self._task.id
             if is_mine:
@@ -212,12 +215,12 @@ class FollowedTask:
         return True
 
     async def result(self) -> Raw:
-        """Return the call's result, repaired. Raises `TaskError`, or `MCPError` as a plain call would."""
+        """Return the call's result, repaired. Raises `TaskError`, or `MCPError` like an ordinary call."""
         try:
             if self._is_extension and self._task.status in ENDED:
                 await (
                     self._ask_after()
-                )  # the handle of a task reports its end, but has no result
+                )  # the handle shows that the task has ended, but has no result
             while self._task.status not in ENDED:
                 self._check_age()
                 if self._task.status == "input_required":
@@ -235,7 +238,7 @@ class FollowedTask:
                 await asyncio.gather(self._fetching, return_exceptions=True)
 
     async def cancel(self) -> None:
-        """Cancel the task at the server, if supported. Raises nothing, and ends within `CANCEL_SECONDS`."""
+        """Cancel the task at the server, if it supports that. Never raises, and ends within `CANCEL_SECONDS`."""
         can = self._peer.session.server_capabilities
         if self._peer.version in MODERN_PROTOCOL_VERSIONS or (
             can and can.tasks and can.tasks.cancel
@@ -249,14 +252,16 @@ class FollowedTask:
                     )
 
     async def _wait(self) -> None:
-        """Wait until it is time to poll again, the server sent a notification, or the result arrived."""
+        """Wait until it is time to poll again, a notification arrives, or the result arrives."""
         news = asyncio.create_task(self._news.wait())
         awaited: set[asyncio.Task[Any]] = (
             {news} if self._fetching is None else {news, self._fetching}
         )
         seconds = min(self._task.poll_seconds, self._peer.most_poll_seconds)
         try:
-            await asyncio.sleep(LEAST_POLL_SECONDS)  # however much news there is
+            await asyncio.sleep(
+                LEAST_POLL_SECONDS
+            )  # a minimum pause, even with many notifications
             await asyncio.wait(
                 awaited,
                 timeout=max(seconds - LEAST_POLL_SECONDS, 0.0),
@@ -267,7 +272,7 @@ class FollowedTask:
             self._news.clear()
 
     async def _ask_after(self) -> None:
-        """Fetch the current state of the task. A failed poll is repeated: it changes nothing."""
+        """Fetch the current state of the task. A failed poll is repeated, because polling changes nothing."""
         for attempt in range(1, MOST_FAILED_POLLS + 1):
             try:
                 raw = await self._peer.ask(
@@ -312,7 +317,7 @@ class FollowedTask:
             )
 
     async def _give_input(self) -> None:
-        """Answer the server's questions for the task; in the earlier form it asks while its result is awaited."""
+        """Answer the server's questions for the task. In the earlier protocol, it asks while its result is awaited."""
         if not self._is_extension:
             if not self._peer.allowed:
                 raise self._error(
@@ -384,16 +389,16 @@ class FollowedTask:
 
 
 class FollowedTasks:
-    """All tasks of one connection that are being followed."""
+    """All tasks in progress on one connection."""
 
     def __init__(self) -> None:
         self._open: set[FollowedTask] = set()
         self._early: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_EARLY_NEWS)
-        """Notifications that arrived before the handle of their task, perhaps."""
+        """Notifications that may have arrived before the handle of their task."""
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def hear(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether a notification (`NEWS`) concerns one of the tasks, as far as known yet."""
+        """Return whether a notification (`NEWS`) is about one of the known tasks."""
         is_heard = any([await task.hear(method, params) for task in tuple(self._open)])
         if not is_heard:
             self._early.append((method, params))
@@ -402,10 +407,10 @@ class FollowedTasks:
     async def result(
         self, handle: Raw, tool: str, peer: TaskServer, heard: ProgressFnT
     ) -> Raw:
-        """Return the result of the call with this handle. Raises as `FollowedTask.result` does.
+        """Wait for the result of the task with this handle. Raises the errors of `FollowedTask.result`.
 
-        If that ends before the task does, also by cancellation, a background request asks the server to cancel the
-        task.
+        If waiting ends before the task does, for instance by cancellation, a background request asks the server to
+        cancel the task.
         """
         task = FollowedTask(handle, tool, peer, heard)
         self._open.add(task)
@@ -423,7 +428,7 @@ class FollowedTasks:
                 cancelling.add_done_callback(self._cancelling.discard)
 
     async def close(self) -> None:
-        """Wait until pending requests to the server were sent, for `CANCEL_SECONDS` at most."""
+        """Wait until pending cancellations were sent to the server, for `CANCEL_SECONDS` at most."""
         if self._cancelling:
             await asyncio.gather(*self._cancelling, return_exceptions=True)
 
@@ -452,7 +457,9 @@ class _Update(types.Request[_UpdateParams, Literal["tasks/update"]]):
 
 
 def _seconds(raw: Raw, *keys: str) -> float | None:
-    """Return the seconds of the first present key, in milliseconds there; None if it has no positive number."""
+    """Return the first of these keys that is present, converted from milliseconds to seconds; None if it is not a
+    positive number.
+    """
     value = number(next((raw[key] for key in keys if key in raw), None))
     if value is not None and value > 0:
         return value / 1000

@@ -23,9 +23,9 @@ _USUAL_TOTAL_SECONDS = ServerConfig("").total_timeout_seconds
 def enabled_tools(
     lists: ServerLists, config: ServerConfig, call: CallTool
 ) -> tuple[Tool, ...]:
-    """Return the tools that the configuration enables, in their order and their form for a model, bound to `call`.
+    """Return the tools that the configuration enables, in order and in their form for a model, bound to `call`.
 
-    `call` receives each tool as listed. All tools enter here, from a server or a cache file, and always become tools of
+    `call` receives each tool as listed. All tools from a server or a cache file pass this function, and become tools of
     this server, even if the file names another.
     """
     seconds, always = longer_seconds(config), config.always_load
@@ -72,7 +72,7 @@ def _bound(
 
 
 def longer_seconds(config: ServerConfig) -> float | None:
-    """Return the time limit for the agent's calls, if this server's limit exceeds the usual one; else None."""
+    """Return the timeout for calls if this server's total timeout exceeds the usual one; else None."""
     is_longer = config.total_timeout_seconds > _USUAL_TOTAL_SECONDS
     if is_longer:
         return config.total_timeout_seconds + config.shutdown_seconds
@@ -80,9 +80,9 @@ def longer_seconds(config: ServerConfig) -> float | None:
 
 
 def large_tokens(tool: str, config: ServerConfig) -> int | None:
-    """Return the token threshold above which a result of this tool is offloaded, if configured.
+    """Return the token threshold above which a result of this tool is offloaded; None if it is not configured.
 
-    Of several matching globs, the one with most letters counts.
+    Of several matching globs, the one with the most letters counts.
     """
     limits = config.large_result_tokens
     if not isinstance(limits, Mapping):
@@ -98,7 +98,7 @@ def large_tokens(tool: str, config: ServerConfig) -> int | None:
 
 
 def may_repeat(tool: str, lists: ServerLists, config: ServerConfig) -> bool:
-    """Return whether a call may run twice: by the user's own setting, or by the server's hint if trusted."""
+    """Return whether a call may run twice: by the user's setting, or by the server's hint if that is trusted."""
     return _matches(tool, config.safe_to_repeat) or (
         config.trust_hints and tool in lists.safe_by_hint
     )
@@ -107,7 +107,9 @@ def may_repeat(tool: str, lists: ServerLists, config: ServerConfig) -> bool:
 def may_be_task(
     tool: str, lists: ServerLists, config: ServerConfig, *, is_long: bool
 ) -> bool:
-    """Return whether to request a call as a task: always if its server demands it, optionally for long calls."""
+    """Return whether to request a call as a task: always if its server requires it, else for long calls if it is
+    possible.
+    """
     is_long = is_long or longer_seconds(config) is not None
     return tool in lists.task_only or (is_long and tool in lists.task_able)
 

@@ -1,4 +1,4 @@
-"""Model adapters behind one `Model.respond(request, emit)`; importing this loads no provider's SDK."""
+"""Adapters for models, behind one interface `Model.respond(request, emit)`; importing this loads no provider's SDK."""
 
 from __future__ import annotations
 

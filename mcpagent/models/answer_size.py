@@ -1,6 +1,6 @@
-"""Limit the size of an answer, because a gateway may send without an end, and both SDKs store everything.
+"""Limit the size of an answer: a server could send without end, and both SDKs store everything.
 
-The limits count bytes after decompression. They apply at the SDK's reads, including its own reads of error bodies.
+The limits count bytes after decompression. They apply to every read of the SDK, also when it reads an error.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import Any
 from mcpagent.models.failures_and_retries import AnswerError
 
 MOST_STREAMED = 128 * 2**20
-"""Most bytes of a whole stream: 128,000 tokens, one event each, take about 60 MB in the most verbose format."""
+"""Maximum size of a whole stream: 128,000 tokens with one event each take about 60 MB in the most verbose format."""
 
 MOST_AT_ONCE = 16 * 2**20
-"""Most bytes of a stream until its next event, including comments, and of an answer without a stream."""
+"""Maximum size between two events of a stream, including comments; also the maximum of an answer without a stream."""
 
 MOST_OF_AN_ERROR = 2**20
-"""Maximum number of bytes of an error that are read."""
+"""Maximum size of an error body that is read."""
 
 MOST_LINES = 20_000
-"""Most lines of one event: the Anthropic SDK's work for a line grows with the number of earlier lines. A CRLF counts
-twice."""
+"""Maximum number of lines in one event: the Anthropic SDK's work for each line grows with the number of earlier lines.
+A CRLF counts twice.
+"""
 
 _BLANK_LINES = (b"\n\n", b"\r\r", b"\n\r\n")
 _LONGEST_MARK = 4
@@ -34,9 +35,9 @@ _asking: ContextVar[bool] = ContextVar("asking", default=False)
 
 @contextmanager
 def of_bounded_size() -> Iterator[None]:
-    """Bound the answers of a request, for clients prepared by `bound`.
+    """Limit the answers of requests inside the block, for clients prepared by `bound`.
 
-    Other requests of a shared client stay unbounded.
+    Other requests of a shared client stay unlimited.
     """
     token = _asking.set(True)
     try:
@@ -46,10 +47,10 @@ def of_bounded_size() -> Iterator[None]:
 
 
 def bound(sdk_client: Any) -> None:
-    """Prepare the HTTP client of an SDK's client; calling this again has no effect."""
+    """Prepare the HTTP client inside an SDK's client for `of_bounded_size`; a second call has no effect."""
     http_client = getattr(
         sdk_client, "_client", None
-    )  # the SDKs have no public name for it
+    )  # the SDKs have no public name for their HTTP client
     hooks = getattr(http_client, "event_hooks", None)
     if (
         http_client is not None
@@ -70,9 +71,9 @@ async def _bound_answer(response: Any) -> None:
 async def _bounded(
     response: Any, read: Any, chunk_size: int | None = None
 ) -> AsyncIterator[bytes]:
-    """Yield the response's body from `read`.
+    """Yield the response's body from `read`, within the limits.
 
-    Raises `AnswerError` if it is too large; an error's body is cut instead.
+    Raises `AnswerError` if it is too large; the body of an error is cut instead.
     """
     if response.status_code >= 300:
         left = MOST_OF_AN_ERROR
@@ -97,7 +98,7 @@ async def _bounded(
 
 
 class AnswerSize:
-    """Count the bytes and lines of an answer, in pieces of any size."""
+    """Counts the bytes and lines of an answer."""
 
     def __init__(self, *, is_stream: bool) -> None:
         self._is_stream = is_stream
@@ -105,7 +106,7 @@ class AnswerSize:
         self._end = b""
 
     def add(self, part: bytes) -> str:
-        """Add bytes; return the exceeded limit in a few words, or ""."""
+        """Add bytes; return the exceeded limit in a few words, or "" if none is exceeded."""
         self._bytes += len(part)
         self._waiting += len(part)
         if self._is_stream:

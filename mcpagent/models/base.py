@@ -44,8 +44,8 @@ RequestPurpose: TypeAlias = Literal["answer", "summary", "sampling"]
 class OutputFormat:
     """The format of a structured answer: a JSON Schema of an object, and a name.
 
-    The answer is that object as JSON text, in either `way`: as the provider's native output format, or as the arguments
-    of a tool that only serves to submit the answer. The adapter chooses.
+    The answer is that object as JSON text. `way` is the mode of requesting it, which the adapter chooses: the
+    provider's native output format, or the arguments of a tool that only serves to submit the answer.
     """
 
     name: str
@@ -56,15 +56,16 @@ class OutputFormat:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """A request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
+    """A request to a model, independent of the provider. `tools` are sent in this order.
 
-    `tool_choice` "none" requests an answer without a call while the offered tools (and so the cached prefix) stay.
-    `deferred_tools` are for the provider's own search: all tools it ever received in this conversation, each as first
-    sent. Discovered and lost tools stay among them. They are set only if `search_problem` reports no problem, and
-    `search_strategy` is the ranking of that search, if there is a choice. The provider runs `provider_tools`;
-    unsupported ones are omitted with one notice. `output` is the format of the answer, None for text; an answer with
-    calls need not have it. `purpose` "summary" requests the summary of a conversation; "sampling" is a request of an
-    MCP server.
+    - `tool_choice` "none" requests an answer without a call; the tools stay in the request, and so does the cached
+      prefix.
+    - `deferred_tools` are for the provider's own search: all tools it received in this conversation, each as first
+      sent, including discovered and lost ones. They are set only if `search_problem` reports no problem.
+    - `search_strategy` is the ranking of the provider's search, if there is a choice.
+    - `provider_tools` run at the provider; unsupported ones are omitted with one notice.
+    - `output` is the format of the answer, None for text; an answer with calls need not have it.
+    - `purpose` "summary" requests the summary of a conversation; "sampling" is a request of an MCP server.
     """
 
     system: str
@@ -86,7 +87,9 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """An answer; the history stores `message`. `dollars` is its price (US), None if unknown, negative or no number."""
+    """An answer; the history stores `message`. `dollars` is its price (US), None if it is unknown or not a number from
+    0 up.
+    """
 
     message: Message
     usage: Usage
@@ -119,13 +122,14 @@ def _price(value: Any) -> float | None:
 class Model(Protocol):
     """A model that answers requests.
 
-    `respond` emits `TextDelta` and `ThinkingDelta` as they arrive, and raises `ModelError` or `CredentialsError` if no
-    usable answer came. A tool call that was cut off has `stop="length"` and `ToolCall.malformed` set.
+    `respond` emits `TextDelta` and `ThinkingDelta` as they arrive, and raises `ModelError` or `CredentialsError` if
+    there is no usable answer. If a tool call was cut off, the answer has `stop="length"`, and the call has `malformed`
+    set.
     """
 
     @property
     def name(self) -> str:
-        """The name as a user types it, `provider:model`."""
+        """The model's name as a user writes it, `provider:model`."""
         ...
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
@@ -142,7 +146,7 @@ def search_problem(
 ) -> str:
     """Return why the model's provider cannot search these tools itself, in a few words; "" if it can.
 
-    A model whose provider can search implements `search_problem(strategy, deferred)`; the method is optional.
+    A model whose provider can search has a method `search_problem(strategy, deferred)`; it is optional.
     """
     own = getattr(model, "search_problem", None)
     if own is not None:
@@ -153,16 +157,16 @@ def search_problem(
 def search_cost(model: Model) -> float | None:
     """Return the cost of a search with this model, in cached input tokens; None if unknown.
 
-    A model can implement it as a method `search_cost()`; the method is optional.
+    A model may have a method `search_cost()`; it is optional.
     """
     cost: float | None = getattr(model, "search_cost", lambda: None)()
     return cost
 
 
 def discovery_note(model: Model, tokens: int) -> str:
-    """Return the way in which a request of so many tokens announces found tools, and the reason; "" without one.
+    """Return a note for a person about how a request of `tokens` tokens announces found tools, and why, or "".
 
-    A model can implement it as a method `discovery_note(tokens)`; the method is optional.
+    A model may have a method `discovery_note(tokens)`; it is optional.
     """
     own = getattr(model, "discovery_note", None)
     if own is None:
@@ -171,9 +175,9 @@ def discovery_note(model: Model, tokens: int) -> str:
 
 
 async def download(model: Model, file: FileId) -> Document | None:
-    """Return a file that the model's provider stores; None if it is stored elsewhere. Raises `ModelError` in one line.
+    """Return a file that the model's provider stores; None if another provider does. Raises `ModelError` in one line.
 
-    A model can implement it as a method `download(file)`; the method is optional.
+    A model may have a method `download(file)`; it is optional.
     """
     own = getattr(model, "download", None)
     if own is None:
@@ -185,7 +189,7 @@ async def download(model: Model, file: FileId) -> Document | None:
 def is_small(model: Model, settings: ModelSettings) -> bool:
     """Return whether to use the defaults for small models: by the settings, else by the model's own data.
 
-    A model can implement it as a method `is_small(settings)`; the method is optional.
+    A model may have a method `is_small(settings)`; it is optional.
     """
     own = getattr(model, "is_small", None)
     if own is None:
@@ -194,18 +198,18 @@ def is_small(model: Model, settings: ModelSettings) -> bool:
 
 
 def runs_provider_tools(model: Model) -> bool:
-    """Return whether the model itself reports unsupported `provider_tools`, as models with a provider do.
+    """Return whether the model handles `provider_tools` and reports unsupported ones itself.
 
-    A model can implement it as a method `runs_provider_tools()`; without it, the model runs none.
+    A model may have a method `runs_provider_tools()`; without it, the model runs none.
     """
     own = getattr(model, "runs_provider_tools", None)
     return own is not None and bool(own())
 
 
 def price_of(model: Model, usage: Usage) -> float | None:
-    """Return the price of these tokens in US dollars, None if unknown.
+    """Return the price of these tokens in US dollars; None if unknown.
 
-    A model can implement it as a method `price_of(usage)`; the method is optional.
+    A model may have a method `price_of(usage)`; it is optional.
     """
     own = getattr(model, "price_of", None)
     try:
@@ -217,7 +221,7 @@ def price_of(model: Model, usage: Usage) -> float | None:
 
 
 def request_tokens(request: ModelRequest) -> int:
-    """Estimated tokens of the whole request."""
+    """Return the estimated tokens of the whole request."""
     tools = sum(
         len(
             json_sent(
@@ -237,7 +241,10 @@ def request_tokens(request: ModelRequest) -> int:
 def untold_tokens(
     usage: Usage, sent: Callable[[], int], written: Message
 ) -> tuple[int, int]:
-    """Estimate the counts that the provider did not report (0 if it did): tokens `sent`, and tokens of the answer."""
+    """Return estimates of the request's and the answer's tokens, each 0 if the provider reported the count.
+
+    `sent` estimates the tokens of the request; `written` is the answer.
+    """
     return (
         0 if usage.input_tokens else sent(),
         0 if usage.output_tokens else message_tokens(written),
@@ -245,7 +252,7 @@ def untold_tokens(
 
 
 class ActiveRequest:
-    """A request to a model: receives its events, and counts its usage, also if it is cut off.
+    """A request to a model: it receives the request's events, and counts its usage, even if the request is cut off.
 
     Usage that the provider does not report is estimated and counted separately. `sent` estimates the tokens of the
     request; `heard` is the text of the answer so far.
@@ -269,12 +276,12 @@ class ActiveRequest:
         self.task: asyncio.Future[ModelResponse] | None = None
         """The task that waits for the response."""
         self.deltas: list[TextDelta | ThinkingDelta] = []
-        """The pieces of the answer so far, without those of an attempt that was given up."""
+        """The pieces of the answer so far, without those of abandoned attempts."""
         self._paid: list[str] = []
         self._is_over = False
 
     def __call__(self, event: Event) -> None:
-        if self._is_over:  # it was left
+        if self._is_over:  # the request was abandoned
             return
         if isinstance(event, AnswerRestarted):
             self.deltas.clear()
@@ -293,9 +300,9 @@ class ActiveRequest:
     def answered(
         self, response: ModelResponse, *, offered: int = 0, saved: int = 0
     ) -> ModelResponse:
-        """Count and return the answer, with the `definition_tokens` that were `offered` for it, and `saved`.
+        """Count the usage of the answer and return it. Raises `ConfigError` if it is not a `ModelResponse`.
 
-        Raises `ConfigError` if it is no `ModelResponse`.
+        `offered` and `saved` are the `definition_tokens` and `saved_tokens` of the request.
         """
         self._is_over = True
         place = f"model {safe_line(self._model.name, 80)}: respond()"
@@ -327,9 +334,9 @@ class ActiveRequest:
         was_over, self._is_over = self._is_over, True
         is_cut_off = kind is not None and not issubclass(kind, Exception)
         if kind is None or was_over or not (is_cut_off or self._paid):
-            return  # a request that was refused costs nothing
+            return  # a refused request costs nothing
         usage = Usage(self._sent(), text_tokens("".join(self._paid)))
-        # The provider's work until then is unknown.
+        # The cost of the provider's tools until then is unknown.
         if self._request.provider_tools:
             price = None
         else:
@@ -345,7 +352,7 @@ class ActiveRequest:
 
 
 class WrappedModel:
-    """A model around another one; it delegates every method that a subclass does not override."""
+    """A model that wraps another one. It delegates every method that a subclass does not override."""
 
     def __init__(self, model: Model) -> None:
         self.inside = model
@@ -356,7 +363,7 @@ class WrappedModel:
         return self.inside.name
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """Return the answer of the model inside."""
+        """Return the answer of the inner model."""
         return await self.inside.respond(request, emit)
 
     async def aclose(self) -> None:
@@ -368,9 +375,9 @@ class WrappedModel:
 
 
 async def look_up(model: Model) -> None:
-    """Let a model query its server before the first request; never raises, never waits long.
+    """Let a model query its server before the first request. Never raises an error or takes long.
 
-    A model can implement it as a method `look_up()`; the method is optional.
+    A model may have a method `look_up()`; it is optional.
     """
     if (own := getattr(model, "look_up", None)) is not None:
         await own()
@@ -380,7 +387,7 @@ async def look_up(model: Model) -> None:
 class ToolLimits:
     """The limits of a model: `max_tools` definitions in one request, `window_tokens` in total. None: unknown.
 
-    `joining`: tools may join between two turns, without a call that found them, as cheaply as with one.
+    `joining`: tools may be added between two turns, without a call that found them, at no higher cost.
     """
 
     max_tools: int | None = None
@@ -389,9 +396,9 @@ class ToolLimits:
 
 
 def accepted_files(model: Model) -> frozenset[str]:
-    """Return the inputs other than text that the model accepts: "image", "pdf", "audio"; by default, pictures.
+    """Return the inputs other than text that the model accepts: "image", "pdf", "audio"; by default, images.
 
-    A model can implement it as a method `accepted_files()`; the method is optional.
+    A model may have a method `accepted_files()`; it is optional.
     """
     own = getattr(model, "accepted_files", None)
     if own is not None:
@@ -402,7 +409,7 @@ def accepted_files(model: Model) -> frozenset[str]:
 def tool_limits(model: Model) -> ToolLimits:
     """Return the model's known limits on tools; `capabilities.py` has the known values.
 
-    A model can implement it as a method `tool_limits()`; the method is optional.
+    A model may have a method `tool_limits()`; it is optional.
     """
     limits: ToolLimits = getattr(model, "tool_limits", ToolLimits)()
     return limits

@@ -1,6 +1,6 @@
-"""Capabilities of each model family for tools that appear in the middle of a conversation.
+"""Capabilities of each model family for tools that are added in the middle of a conversation.
 
-Each row has its source. A model without a row gets the safe default: newly found tools at the end of `tools`. Every
+Each row has its source. A model without a row gets the safe default: found tools are added at the end of `tools`. Every
 adapter accepts `capabilities=` to override its row.
 """
 
@@ -25,14 +25,15 @@ NO_LIMITS = ToolLimits()
 Discovery: TypeAlias = Literal[
     "append", "batches", "references", "additional_tools", "call_tool"
 ]
-"""How a found tool is written.
+"""The way in which a request contains tools that were found later:
 
-"append": at the end of `tools`; the cached prefix ends before the tools. "batches": the tools of the first two searches
-as with "append", all later ones as with "call_tool", so that a conversation breaks its prefix at most twice.
-"references": as a deferred definition, and a
-`tool_reference` where it was found. "additional_tools": as an item where it was found. "call_tool": not as a tool at
-all; its definition is text where it was found, and it is called through one proxy tool, for caches that matter more
-than native calls.
+- "append": at the end of `tools`; the cached prefix ends before the tools.
+- "batches": the tools of the first two searches like "append", later ones like "call_tool". So a conversation loses its
+  cached prefix at most twice.
+- "references": as a deferred definition, and a `tool_reference` at the position of the discovery.
+- "additional_tools": as an item at the position of the discovery.
+- "call_tool": not as a tool. The definition is text at the position of the discovery, and the tool is called through
+  one proxy tool, for models whose cache matters more than native calls.
 """
 
 
@@ -40,10 +41,10 @@ than native calls.
 class Capabilities:
     """The capabilities of a model.
 
-    `tool_changes`: whether tools can be withdrawn ("by_reference") and redefined ("by_value") inside the history.
-    `allowed_tools`: whether a request can list the callable tools, so that one is withdrawn without a change of the
-    prefix. `searches`: whether the provider can search deferred tools itself. `source` is the source of these facts.
-    Each value set in `limits` overrides the known limit of the model's address.
+    `tool_changes`: tools can be removed ("by_reference"), and also redefined ("by_value"), inside the history.
+    `allowed_tools`: a request can list the callable tools, so that a tool is removed without changing the prefix.
+    `searches`: the provider can search deferred tools itself. `source` is the source of these facts. Values that are
+    set in `limits` override the known limits of the model's address.
     """
 
     discovery: Discovery = "append"
@@ -55,7 +56,7 @@ class Capabilities:
 
     @property
     def rewrites(self) -> float:
-        """The share of searches whose tools change the beginning of a request: two of eight with "batches"."""
+        """The share of searches that change the beginning of a request: two of eight with "batches"."""
         if self.discovery == "append":
             return 1.0
         if self.discovery == "batches":
@@ -64,7 +65,7 @@ class Capabilities:
 
     @property
     def joining(self) -> bool:
-        """True if a tool that joins by itself keeps the prefix as a discovered one does.
+        """Return whether a tool that is added without a search preserves the prefix as well as a discovered one.
 
         It does not if only the result of a call can refer to it.
         """
@@ -84,7 +85,7 @@ KEEPING = Capabilities(
     "call_tool",
     source="benchmarks/cost.py: the dearest part of a conversation stays cached",
 )
-"""For a protocol or model that can receive a found tool only at the beginning of the request."""
+"""For a protocol or model that accepts found tools only at the beginning of the request."""
 
 _REFERENCES = (
     "Anthropic docs, tool search, 'model support' (Nov 2026); "
@@ -103,7 +104,7 @@ _Row: TypeAlias = tuple[str, Version, Version, Capabilities]
 _CHANGING = Capabilities("references", "by_value", searches=True, source=_CHANGES)
 _REFERRING = Capabilities("references", searches=True, source=_REFERENCES)
 _ANTHROPIC: tuple[_Row, ...] = (
-    # families, from version, to version (both included), capabilities; the first matching row counts
+    # families, first and last version, capabilities; the first matching row counts
     ("fable mythos", (5, 0), (5, 9), _CHANGING),
     ("opus", (4, 8), (5, 5), _CHANGING),
     ("sonnet haiku", (5, 5), (5, 5), _CHANGING),
@@ -133,7 +134,7 @@ _OPENAI: tuple[_Row, ...] = (
 
 
 def anthropic_capabilities(model_name: str) -> Capabilities:
-    """Return the capabilities by family and version, for any spelling of the name."""
+    """Return the capabilities of a Claude model by family and version, for any spelling of the name."""
     model = identity_of(model_name)
     if model.maker == "anthropic":
         return _looked_up(_ANTHROPIC, model)
@@ -141,9 +142,9 @@ def anthropic_capabilities(model_name: str) -> Capabilities:
 
 
 def openai_capabilities(model_name: str) -> Capabilities:
-    """Return the capabilities for OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`.
+    """Return the capabilities at OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`.
 
-    A known model without these features receives found tools through another tool.
+    A known model without these features gets found tools through the proxy tool `call_tool`.
     """
     found = _looked_up(_OPENAI, identity_of(model_name))
     if found is SAFE and profile_of(Origin("openai", model=model_name)) is not UNKNOWN:
@@ -168,7 +169,9 @@ def capabilities_of(to: Origin) -> Capabilities:
 
 
 def _in_cloud(known: Capabilities, to: Origin) -> Capabilities:
-    """Bedrock and Vertex take changes of tools by reference alone (Anthropic docs, mid-conversation tool changes)."""
+    """Return the capabilities in a cloud: Bedrock and Vertex accept tool changes only by reference (Anthropic docs,
+    mid-conversation tool changes).
+    """
     if caching_of(to) == "markers" and known.tool_changes == "by_value":
         return replace(known, tool_changes="by_reference")
     return known

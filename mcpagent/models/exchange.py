@@ -1,6 +1,6 @@
-"""A request in progress: its body, the incoming events, the shown deltas, and the decision to retry.
+"""A request in progress: its body, the incoming events, the emitted deltas, and the decision to retry.
 
-`HttpModel.respond` does the waiting; this module makes every decision that needs none.
+`HttpModel.respond` does the I/O and the waiting; this module decides everything else.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 
 
 class StreamReader(Protocol):
-    """Assembles the events of one stream; `done` is True once it knows that no further event comes."""
+    """Assembles the events of one stream; `done` is True once no further event is expected."""
 
     was_marked: bool
-    """True if the stream ended with a marker instead of an event."""
+    """True if a marker ended the stream, instead of an event."""
 
     @property
     def done(self) -> bool:
-        """True if the answer is complete."""
+        """Return whether the answer is complete."""
         ...
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Process one event; return the delta to show. Raises `ReportedError` if the event is an error."""
+        """Process one event; return the delta to show, or None. Raises `ReportedError` if the event is an error."""
         ...
 
     def answer(self) -> dict[str, Any]:
@@ -74,7 +74,9 @@ def _unheard(delta: CallDelta) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RequestVariant:
-    """The form of a request: the request as written, the receiver of its events, and the reader of its answer."""
+    """A form of a request: the request to send, the receiver of its events, and the functions that read its answer and
+    its calls.
+    """
 
     request: ModelRequest
     listen: Emit
@@ -85,29 +87,29 @@ class RequestVariant:
 class ApiFormat(ABC):
     """A provider's API with the model to use: functions over JSON data, without I/O.
 
-    Servers of other providers may use the same API.
+    Servers of other providers may have the same API.
     """
 
     provider: str
     model_name: str
     target: Target
     origin: Origin
-    """The provenance of its answers."""
+    """The provider and model that its answers name as their origin."""
     stream_reader: ClassVar[type[StreamReader]]
     """The class of the stream reader; each attempt creates a new one."""
 
     @abstractmethod
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the JSON that is sent for it: the same request is always the same bytes."""
+        """Return the JSON to send for the request; the same request always gives the same bytes."""
 
     @abstractmethod
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """Convert the provider's answer to a message, including all data that the provider needs back."""
+        """Convert the provider's answer to a response, including all data that the provider needs back."""
 
     def read_answer(
         self, answer: Mapping[str, Any], request: ModelRequest
     ) -> ModelResponse:
-        """Convert the provider's answer to a message, with its provenance and the tools that the provider's search
+        """Convert the provider's answer to a response, with its origin and the tools that the provider's search
         found.
         """
         response = self._read(answer, request)
@@ -115,40 +117,42 @@ class ApiFormat(ABC):
         return replace(response, message=with_found(message, request, self.found_names))
 
     def most_output(self, failure: Failure) -> int | None:  # noqa: ARG002
-        """Return the longest answer that may be requested, if the failure reports it."""
+        """Return the maximum output that may be requested, if the failure reports it; else None."""
         return None
 
     def generated_answer(self, text: str) -> dict[str, Any]:
-        """Return an answer from the model's raw text, which the provider could not parse and returned with an error."""
+        """Return an answer from the model's raw output, which the provider could not parse and returned in an error."""
         raise NotImplementedError(text)
 
     @staticmethod
     def found_names(part: Part) -> list[str]:  # noqa: ARG004
-        """Return the tools that a part of an answer has from the provider's own search."""
+        """Return the names of the tools that the provider's own search found in this part of an answer."""
         return []
 
     @staticmethod
     def search_events(message: Message, *, known: int) -> list[Event]:  # noqa: ARG004
-        """Return the events of the provider's own searches in an answer: results, and errors in successful answers."""
+        """Return the events of the provider's own searches in an answer: results, and errors inside successful
+        answers.
+        """
         return []
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Return whether the price table covers everything that the provider did for the answer.
 
-        `body` is the request's body.
+        `body` is the body of the request.
         """
         return not ran_unpriced(message)
 
     def price_of(self, usage: Usage) -> float | None:
-        """Return the price of the tokens in US dollars, by the table of prices; None if it is unknown."""
+        """Return the price of the tokens in US dollars by the price table; None if unknown."""
         return dollars_for(usage, self.provider, self.model_name, self.target.base_url)
 
     def way(self, request: ModelRequest, emit: Emit) -> RequestVariant:
-        """Return the form of the request, by the known traits of the server."""
+        """Return the form in which to send the request, by the known facts about the server."""
         return RequestVariant(request, emit)
 
     def learns(self, failure: Failure, way: RequestVariant) -> bool:  # noqa: ARG002
-        """Return whether the failure implies another form of the request, which is then used next."""
+        """Return whether the failure shows that the request needs another form, which is then used."""
         return False
 
     def continued(
@@ -161,14 +165,16 @@ class ApiFormat(ABC):
 
 
 MOST_WAYS = 8
-"""Most changes of one request after failures, so that a server that always fails differently ends the request."""
+"""Maximum number of changes of one request after failures, so that a server that always fails differently ends the
+request.
+"""
 
 
 class Exchange:
     """A request until its answer is complete.
 
-    A failed request is repeated only as long as no text of its answer was shown. If thoughts were shown, an event
-    reports that they are dropped.
+    A failed request is repeated only if no text of its answer was emitted. If thinking was emitted, an event reports
+    that it is invalid.
     """
 
     def __init__(
@@ -192,7 +198,8 @@ class Exchange:
         self._attempt = 0
 
     def reopens(self, error: Exception, *, was_used: bool) -> bool:
-        """Return whether a reused connection was closed before any byte of this answer, for the first time.
+        """Return whether to repeat the request because a reused connection closed before any byte of the answer; only
+        once.
 
         Servers close idle connections. The request is repeated on a new one, without a notice.
         """
@@ -208,14 +215,16 @@ class Exchange:
         return True
 
     def next_body(self) -> dict[str, Any] | None:
-        """Return the next body: the request, or the continuation of a paused answer; None at the end."""
+        """Return the next body: the request, or the continuation of a paused answer; None if nothing is left to
+        send.
+        """
         self._reader = self._api.stream_reader()
         self._whole = False
         self._began = False
         return self._body
 
     def streams(self, response: httpx2.Response) -> bool:
-        """Return whether the answer comes as events: some servers always send it in one piece."""
+        """Return whether the answer is a stream of events; some servers always send it in one piece."""
         self._began = True
         kind = (
             response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -225,7 +234,7 @@ class Exchange:
         return kind != "application/json"
 
     def add(self, event: object) -> bool:
-        """Process an event and emit its content. Returns True for the event that completes the answer.
+        """Process an event and emit its content; return True if it completes the answer.
 
         Later events are ignored. Raises `ReportedError` if the event is an error, and `AnswerError` if it violates the
         protocol.
@@ -247,16 +256,16 @@ class Exchange:
         return self._whole
 
     def end(self, *, was_marked: bool = False) -> None:
-        """End the stream, possibly with a marker. Raises `AnswerError` if that is too early."""
+        """End the stream, perhaps with a marker. Raises `AnswerError` if the answer is not complete."""
         if not self._whole:
             self._reader.was_marked = was_marked
             with reading():
                 self._take(self._reader.answer())
 
     def take(self, content: bytes) -> None:
-        """Process an answer in one piece.
+        """Process an answer that came in one piece.
 
-        Raises the error that it contains instead, as a stream does, so that it can be retried.
+        If it contains an error, that is raised as in a stream, so that the request can be retried.
         """
         with reading():
             answer = dict(json.loads(content))
@@ -273,7 +282,7 @@ class Exchange:
     def failed(self, error: Exception) -> float:
         """Return the seconds to wait before the next attempt. Raises the failure as an error if retrying is useless.
 
-        Returns 0 if the answer is already complete, or if the failure implies another form of the request.
+        Returns 0 if the answer is already complete, or if the next attempt uses another form of the request.
         """
         if self._whole:
             return 0.0
@@ -297,7 +306,7 @@ class Exchange:
             self._shown.restart(what)
             self._take(self._api.generated_answer(failure.generated))
             return 0.0
-        # An answer that took its whole time is not waited for once more.
+        # If an answer used up its whole time, waiting again is useless.
         took_long = failure.kind == "too_long" and self._shown.any_since_kept
         final = self._shown.any_text or took_long or self._attempt == self._max_retries
         if final:
@@ -316,7 +325,7 @@ class Exchange:
         self._shown.restart(what)
         self._way = self._api.way(
             self._request, self._shown
-        )  # a new parser, so that the failed attempt's buffered text is dropped
+        )  # a new parser drops the buffered text of the failed attempt
         self._emit(
             Notice(
                 f"{self._api.provider}: {what}; trying again in {delay:.1f} s",
@@ -326,7 +335,7 @@ class Exchange:
         return delay
 
     def _asks_otherwise(self, failure: Failure) -> bool:
-        """Return whether the failure implies another form of the request, or a shorter answer to request."""
+        """Return whether the next attempt uses another form of the request, or requests a shorter answer."""
         most = self._api.most_output(failure)
         if most is not None and most != self._request.settings.max_output_tokens:
             settings = replace(self._request.settings, max_output_tokens=most)
@@ -372,7 +381,7 @@ class Exchange:
 def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str, Any]:
     """Merge a paused answer and its continuation.
 
-    The content is joined in order, the usage added up, and earlier IDs are in `continued`.
+    The content is joined in order, the usage is added up, and `continued` has the earlier IDs.
     """
     return {
         **following,
@@ -388,7 +397,7 @@ def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str,
 
 
 def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both, with counters added, also those in nested objects; of all other values, the later one counts."""
+    """Return both objects merged: numbers are added, also in nested objects; for other values, the later one counts."""
     made = dict(after)
     for key, value in before.items():
         later = after.get(key)

@@ -1,8 +1,9 @@
 """Read a provider's failure, decide whether to retry, and write its one-line error.
 
 Both SDKs raise exceptions of the same shape (`status_code`, `body`, `response`), so one reader serves all adapters.
-Their own retries are off: they wait as long as a server demands, retry used-up quotas, and report nothing meanwhile.
-The other rules are the SDKs': 408, 409, 429, 5xx and connection errors, `x-should-retry`, 0.5 s doubling to 8 s.
+Their own retries are disabled: they wait as long as a server demands, retry used-up quotas, and report nothing
+meanwhile. The other rules are those of the SDKs: retry 408, 409, 429, 5xx and connection errors, obey `x-should-retry`,
+wait 0.5 s, doubling to 8 s.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _STATUS_OF_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""Anthropic's and OpenAI's error types: an error inside a stream comes with HTTP status 200."""
+"""Error types of Anthropic and OpenAI -> HTTP status, because an error inside a stream comes with status 200."""
 
 _OVERFLOW_CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
@@ -74,7 +75,7 @@ _OVERFLOW_WORDS = (
 and TGI; these providers have no common error code."""
 
 _TOO_LARGE = "request too large"
-"""Phrase of OpenAI and Groq for a single request that exceeds the tokens per minute: waiting never helps."""
+"""Phrase of OpenAI and Groq for a single request that exceeds the tokens per minute, so that waiting never helps."""
 
 _WINDOW = re.compile(
     r"(?:maximum context length is|context length of only|n_ctx:|prompt is too long: [0-9]{1,9} tokens >) "
@@ -91,10 +92,10 @@ _QUOTA_CODES = frozenset(
 )
 
 _QUOTA_WORDS = ("credit balance is too low", "insufficient balance")
-"""Phrases of Anthropic (with status 400) and DeepSeek."""
+"""Phrases of Anthropic (with status 400) and DeepSeek for a used-up quota."""
 
 MAX_RETRY_AFTER_SECONDS = 60.0
-"""Longest wait before a retry; if the provider asks for more, the call fails at once and reports that time."""
+"""Maximum wait before a retry; if the provider demands more, the call fails at once and reports that time."""
 
 _FIRST_DELAY_SECONDS = 0.5
 _LONGEST_DELAY_SECONDS = 8.0
@@ -102,52 +103,51 @@ _LONGEST_DELAY_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of requests, as errors name it.
-
-    `key_variable` is the variable with its key, "" if it needs no key.
-    """
+    """The target of requests, as errors name it. `key_variable` is the variable with its key; "" if it needs none."""
 
     provider: str
     model: str
     base_url: str
     key_variable: str = ""
     hint: str = ""
-    """The fix if no server answers or the model is unknown; for servers on the user's own machine."""
+    """The fix to suggest if the server does not respond or does not know the model; for servers on the user's own
+    machine.
+    """
     silent_seconds: float = 300.0
-    """Longest wait for the next byte; slow local models read a long prompt for minutes."""
+    """Maximum wait for the next byte; slow local models read a long prompt for minutes."""
     total_seconds: float = 3600.0
-    """Longest time for one answer, all of it."""
+    """Maximum time for one whole answer."""
 
     @property
     def address(self) -> str:
-        """The `base_url` in a form that may be shown."""
+        """The `base_url` without credentials, for messages."""
         return without_credentials(self.base_url)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt, read from the exception of the SDK or the HTTP client."""
+    """A failed attempt, read from an exception of the SDK or the HTTP client."""
 
     status: int | None
     code: str
     message: str
     kind: FailureKind = "status"
     retry_after_seconds: float | None = None
-    """The wait the provider asked for."""
+    """The wait that the provider demands."""
     retry_advised: bool | None = None
     """The value of the provider's `x-should-retry`."""
     window_tokens: int | None = None
     """The context window of the model, if the failure names it."""
     param: str = ""
-    """The field of the request that is refused, if it is named."""
+    """The field of the request that the provider refused, if it names one."""
     request_id: str = ""
-    """The provider's ID of the attempt."""
+    """The provider's ID of the request."""
     generated: str = ""
     """The model's output, if the provider could not parse a call in it (Groq)."""
 
     @property
     def is_overflow(self) -> bool:
-        """The conversation is longer than the model takes."""
+        """Return whether the conversation is longer than the model accepts."""
         text = self.message.lower()
         if self.code in _OVERFLOW_CODES or self.status == 413:
             return True
@@ -159,7 +159,7 @@ class Failure:
 
     @property
     def is_quota(self) -> bool:
-        """True if the paid or allowed use is used up: waiting seconds does not help."""
+        """Return whether the paid or allowed usage is used up, so that waiting some seconds does not help."""
         text = self.message.lower()
         return (
             self.status == 402
@@ -169,7 +169,7 @@ class Failure:
 
     @property
     def may_pass(self) -> bool:
-        """True if the same request may succeed later."""
+        """Return whether the same request may succeed later."""
         if self.is_overflow or self.is_quota:
             return False
         if self.retry_advised is not None:
@@ -181,7 +181,7 @@ class Failure:
     def seconds_before_retry(self, attempt: int) -> float | None:
         """Return the seconds to wait after failed attempt number `attempt`, counted from 0.
 
-        This is the provider's value, else an exponential delay with jitter. None if another attempt is useless, or
+        This is the provider's value, or else an exponential delay with jitter. None if another attempt is useless, or
         would have to wait longer than `MAX_RETRY_AFTER_SECONDS`.
         """
         asked = self.retry_after_seconds or 0.0
@@ -192,7 +192,7 @@ class Failure:
 
 
 class AnswerError(Exception):
-    """Raised for an answer that arrived but is unusable: cut off, or in violation of the protocol."""
+    """Raised if an answer arrived but is unusable: cut off, or in violation of the protocol."""
 
     def __init__(self, message: str, kind: FailureKind) -> None:
         super().__init__(message)
@@ -200,7 +200,7 @@ class AnswerError(Exception):
 
 
 class ReportedError(Exception):
-    """Raised for an error that the provider reports inside an answer with status 200; `body` is its content."""
+    """Raised if the provider reports an error inside an answer with status 200; `body` is the error."""
 
     def __init__(self, body: object) -> None:
         super().__init__("the provider reported an error inside its answer")
@@ -211,7 +211,7 @@ class ReportedError(Exception):
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Raise `AnswerError` if the block, which reads a provider's data, meets an undocumented shape."""
+    """Raise `AnswerError` if the block, which reads a provider's data, finds it malformed."""
     try:
         yield
     except MALFORMED as error:
@@ -219,7 +219,7 @@ def reading() -> Iterator[None]:
 
 
 def read_failure(error: Exception) -> Failure:
-    """Return the failure behind an exception of either SDK, of the HTTP client, or of decoding what came."""
+    """Return the failure behind an exception: of either SDK, of the HTTP client, or of decoding the answer."""
     import httpx2
 
     if isinstance(error, TimeoutError):
@@ -257,7 +257,7 @@ def _http_cause(error: BaseException) -> BaseException | None:
 
 def _answered_failure(error: Exception) -> Failure:
     body = getattr(error, "body", None)
-    if isinstance(body, list) and body:  # Gemini's endpoint wraps its errors so
+    if isinstance(body, list) and body:  # the form of errors at Gemini's endpoint
         body = body[0]
     found: Any = body.get("error", body) if isinstance(body, dict) else {}
     inner: dict[str, Any] = found if isinstance(found, dict) else {"message": found}
@@ -317,14 +317,16 @@ def _answered_failure(error: Exception) -> Failure:
 
 
 def _advice(error: Exception, headers: Mapping[str, str]) -> bool | None:
-    """Return the provider's advice on retrying; False for errors that the SDK raises by itself."""
+    """Return the provider's advice on retrying; None if it gives none, False for errors that the SDK raises by
+    itself.
+    """
     if not hasattr(error, "body"):
         return False
     return {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
 
 
 def _detail(inner: Mapping[str, Any]) -> str:
-    """Return the error text in FastAPI's form (Mistral and many gateways): a text, or the refused fields."""
+    """Return the error text in the form of FastAPI (Mistral and many gateways): a text, or the refused fields."""
     message = inner.get("message")
     told = (message if isinstance(message, Mapping) else inner).get("detail")
     if isinstance(told, str):
@@ -360,7 +362,9 @@ def _request_id(body: object, headers: Mapping[str, str]) -> str:
 
 
 def _generated(inner: Mapping[str, Any]) -> str:
-    """Return Groq's `failed_generation` (https://console.groq.com/docs/tool-use): text, or JSON."""
+    """Return the model's output in Groq's `failed_generation` (https://console.groq.com/docs/tool-use): text, or
+    JSON.
+    """
     written = inner.get("failed_generation")
     if written is None:
         return ""
@@ -370,7 +374,9 @@ def _generated(inner: Mapping[str, Any]) -> str:
 
 
 def _told_window(inner: Mapping[str, Any], message: str) -> int | None:
-    """Return the window: llama.cpp sends it next to its error (`n_ctx`), vLLM and LM Studio in the message."""
+    """Return the context window in an error: llama.cpp sends it as `n_ctx`, vLLM and LM Studio in the message; else
+    None.
+    """
     told = inner.get("n_ctx")
     if isinstance(told, int) and told > 0:
         return told
@@ -390,7 +396,7 @@ def _google_details(details: object, kind: str) -> list[Mapping[str, Any]]:
 
 
 def _google_codes(details: object) -> list[str]:
-    """Return codes of exhausted quotas: of a day, which last long, or of a minute (google.rpc.QuotaFailure)."""
+    """Return codes for an exhausted quota of a day, which lasts long, or of a minute (google.rpc.QuotaFailure)."""
     failed = [
         item.get("violations") for item in _google_details(details, "QuotaFailure")
     ]
@@ -400,7 +406,7 @@ def _google_codes(details: object) -> list[str]:
 
 
 def _google_wait(details: object) -> dict[str, str]:
-    """Return Gemini's wait as a header: it is in the body (google.rpc.RetryInfo: "39s")."""
+    """Return the wait that Gemini demands, as a header; it is in the body (google.rpc.RetryInfo: "39s")."""
     delay = next(
         (item.get("retryDelay") for item in _google_details(details, "RetryInfo")), None
     )
@@ -410,7 +416,7 @@ def _google_wait(details: object) -> dict[str, str]:
 
 
 def _without_markup(text: str) -> str:
-    """Return the title of a proxy's error page; any other text unchanged."""
+    """Return the title of a proxy's HTML error page; any other text unchanged."""
     if (
         not text[:500]
         .lstrip()
@@ -429,7 +435,7 @@ def _without_markup(text: str) -> str:
 
 
 def to_error(failure: Failure, target: Target) -> McpAgentError:
-    """Return the exception for the caller, with one line that names the target, the failure and the fix."""
+    """Return the exception for the caller, with one line about the target, the failure and the fix."""
     who, status = target.provider, failure.status
     if status:
         said = f"HTTP {status}: {failure.message}"

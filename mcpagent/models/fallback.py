@@ -1,4 +1,4 @@
-"""Combine several models: the next one answers if one is overloaded, out of quota, unreachable or returns nothing."""
+"""Combine several models: if one is overloaded, out of quota, unreachable or returns nothing, the next one answers."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from mcpagent.values.events import Emit, Notice
 from mcpagent.values.messages import Document, FileId, ToolDefinition, Usage
 
 REST_SECONDS = 60.0
-"""How long a failed model is skipped if its provider names no time."""
+"""How long a failed model is skipped if its provider reports no time."""
 
 
 class FallbackModel:
     """Asks the models in order until one returns a usable answer.
 
-    Each model has already retried its own request if that could help. A conversation that is too long is not passed on:
-    it has to be shortened. A failed model is skipped for a while, unless all models failed. All models share the
-    history, so tools found with one model remain available with the next. `owned` models are closed with this one.
+    Each model has already retried its own request if that could help. A conversation that is too long is not sent to
+    the next model, because it must be compacted. A failed model is skipped for a while, unless all models failed. All
+    models share the history, so tools found with one model remain available with the next. `owned` models are closed
+    with this one.
     """
 
     @checked()
@@ -81,7 +82,7 @@ class FallbackModel:
             try:
                 response = await model.respond(told_form(model, request), shown)
             except (ModelError, CredentialsError) as error:
-                # A request that is too long for an account's minute may fit others.
+                # A request may exceed one account's tokens per minute, but not those of the next model.
                 if isinstance(error, ContextOverflowError) and (
                     error.status != 429 or len(tried) == last
                 ):
@@ -108,7 +109,7 @@ class FallbackModel:
         raise _nobody_answered(tried)
 
     def _tell_left_out(self, model: Model, request: ModelRequest, emit: Emit) -> None:
-        """Emit one notice of the provider tools that a model without a provider cannot run."""
+        """Emit one notice about the provider tools that a model without a provider cannot run."""
         if (
             not request.provider_tools
             or model.name in self._told
@@ -125,12 +126,12 @@ class FallbackModel:
         )
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """Return the first problem of any model, because each model may answer and must be able to find tools."""
+        """Return the first problem of any model, because any of them may answer and must be able to find tools."""
         problems = (search_problem(model, strategy, deferred) for model in self.models)
         return next((problem for problem in problems if problem), "")
 
     def search_cost(self) -> float | None:
-        """Return the highest known cost: an upper bound, because any of the models may answer."""
+        """Return the highest known cost, because any of the models may answer; None if none is known."""
         costs = (search_cost(model) for model in self.models)
         return max((cost for cost in costs if cost is not None), default=None)
 
@@ -142,7 +143,7 @@ class FallbackModel:
         return None
 
     def price_of(self, usage: Usage) -> float | None:
-        """Return the highest price, None if one is unknown: an upper bound, because any model may have answered."""
+        """Return the highest price, because any of the models may have answered; None if one is unknown."""
         prices = [price_of(model, usage) for model in self.models]
         known = [price for price in prices if price is not None]
         if len(known) == len(prices):
@@ -150,7 +151,7 @@ class FallbackModel:
         return None
 
     def tool_limits(self) -> ToolLimits:
-        """Return the smallest known limits, because the tools must fit each model that may answer."""
+        """Return the smallest known limits, because the tools must fit every model that may answer."""
         limits = [tool_limits(model) for model in self.models]
         return ToolLimits(
             min(
@@ -173,11 +174,11 @@ class FallbackModel:
         return is_small(self.models[0], settings)
 
     def runs_provider_tools(self) -> bool:
-        """Return whether any of the models does; each reports its unsupported tools itself."""
+        """Return whether any of the models handles provider tools; each one reports unsupported tools itself."""
         return any(map(runs_provider_tools, self.models))
 
     def takes_output(self) -> bool:
-        """Return True: each model receives the output format in its own mode."""
+        """Return True: each model chooses its own mode of structured output."""
         return True
 
     async def look_up(self) -> None:
@@ -185,7 +186,7 @@ class FallbackModel:
         await asyncio.gather(*map(look_up, self.models))
 
     def _order(self) -> list[int]:
-        """Return positions in order, with resting models last: they are used only after all others."""
+        """Return the positions of the models in the order to try; models that failed recently come last."""
         now = self._clock()
         return sorted(
             range(len(self.models)),
@@ -207,14 +208,14 @@ class FallbackModel:
 
 
 class UnusableModel:
-    """A placeholder in a chain for a model that could not be created: each request fails with the reason."""
+    """A placeholder for a model that could not be created: each request fails with the reason."""
 
     def __init__(self, name: str, error: CredentialsError) -> None:
         self.name = name
         self.error = error
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
-        """Raise the reason."""
+        """Raise the reason why the model could not be created."""
         raise self.error
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
@@ -230,7 +231,7 @@ class UnusableModel:
 
 
 def _beside(response: ModelResponse, empty: ModelResponse) -> ModelResponse:
-    """Return the response with the usage of an earlier empty answer added, which is paid for, too."""
+    """Return the response with the usage of an earlier empty answer added, which costs money, too."""
     known = response.dollars is not None and empty.dollars is not None
     if known:
         dollars = (response.dollars or 0.0) + (empty.dollars or 0.0)

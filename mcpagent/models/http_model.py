@@ -1,8 +1,8 @@
-"""The base of adapters that use a provider's SDK: a streamed request, read while it arrives.
+"""The base of adapters that use a provider's SDK: a streamed request, processed as it arrives.
 
 An adapter defines how a request is written and how an answer is read, both as pure functions over JSON data. The SDK
-provides authentication, connections and the event stream; it is imported at the first request. `exchange.py` handles a
-request in between, and `failures_and_retries.py` decides on retries.
+provides authentication, connections and the event stream; it is imported at the first request. `exchange.py` handles
+the request in progress, and `failures_and_retries.py` decides on retries.
 """
 
 from __future__ import annotations
@@ -124,18 +124,22 @@ OPENAI_URL = "https://api.openai.com/v1"
 _OPENAI = re.compile(r"https://([a-z]+\.)?api\.openai\.com/v1/?", re.IGNORECASE)
 
 END_SECONDS = 1.0
-"""Timeout for the end of a stream after its answer is complete."""
+"""Maximum wait for the end of a stream after its answer is complete."""
 
 
 class Connection(TypedDict, total=False):
     """The connection options that every adapter accepts as keywords, in addition to its own.
 
-    `api_key` None reads `key_variable` at the first request; "" there sends no real key, for servers without one.
-    `base_url` None is the provider's own. `http_client` is used unchanged and not closed, and so is `client`, a client
-    of the protocol's SDK: `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAzureOpenAI` and the like. `settings`
-    are defaults that a request's own settings override. `capabilities` overrides the known capabilities of the model.
-    `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts and `now` is the time in
-    seconds since 1970, for tests. `traits` stores the discovered traits of a self-hosted server beyond this object.
+    - `api_key`: None reads the variable `key_variable` at the first request; "" sends no real key, for servers without
+      one.
+    - `base_url`: None is the provider's own address.
+    - `http_client` and `client` are used unchanged and not closed. `client` is a client of the API's SDK:
+      `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAzureOpenAI` and the like.
+    - `settings`: defaults, which a request's own settings override.
+    - `capabilities`: overrides the known capabilities of the model.
+    - `silent_seconds`: maximum wait for the next byte.
+    - `sleep`, `now`: the wait between attempts, and the time in seconds since 1970, for tests.
+    - `traits`: stores learned facts about a self-hosted server beyond the life of this object.
     """
 
     api_key: str | None
@@ -153,7 +157,7 @@ class Connection(TypedDict, total=False):
 
 
 class HttpModel(ApiFormat):
-    """A model behind a provider's HTTP API. Constructing one needs no key and does no I/O."""
+    """A model behind a provider's HTTP API. The constructor needs no key and does no I/O."""
 
     path: ClassVar[str]
     protocol: ClassVar[WireProtocol]
@@ -218,17 +222,17 @@ class HttpModel(ApiFormat):
 
     @property
     def target(self) -> Target:
-        """The address, the limits of time, and the words for errors."""
+        """The address, the timeouts, and the names for errors."""
         return self._connection.target
 
     @target.setter
     def target(self, target: Target) -> None:
-        """Set them."""
+        """Set the address, the timeouts, and the names for errors."""
         self._connection.target = target
 
     @property
     def able(self) -> Capabilities:
-        """The model's capabilities, without a form of found tools that its address refused."""
+        """The model's capabilities, without references to found tools if its address refused them."""
         is_refused = not self.server().flag("references")
         if is_refused and self.capabilities.discovery == "references":
             return replace(SAFE, limits=self.capabilities.limits)
@@ -236,14 +240,14 @@ class HttpModel(ApiFormat):
 
     @property
     def name(self) -> str:
-        """The name, `provider:model`."""
+        """The model's name, `provider:model`."""
         return f"{self.provider}:{self.model_name}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the JSON of a request, with what of the history the model may be sent."""
+        """Return the JSON of a request, with the parts of the history that this model may receive."""
         run = self.run_for(request)
         body = self.write(replace(request, messages=self._written(request, run)))
         body = self.write_beside(body, run, request)
@@ -258,14 +262,14 @@ class HttpModel(ApiFormat):
         kept = self._with_output(kept, request)
         extra = request.settings.extra
         theirs = extra.get("tools")
-        # These precede mcpagent's own tools, so that tools found later are the last.
+        # Provider tools come before mcpagent's, so that tools found later are added at the end.
         if isinstance(theirs, list):
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
         return self.wellformed(self.fitted({**kept, "stream": True, **extra}))
 
     @abstractmethod
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body in the form that the protocol demands; the last step, after every merge."""
+        """Return the body in the form that the API demands. This is the last step, after all merges."""
 
     def _written(self, request: ModelRequest, run: WrittenTools) -> tuple[Message, ...]:
         named = (
@@ -285,7 +289,7 @@ class HttpModel(ApiFormat):
         )
 
     def accepted_files(self) -> frozenset[str]:
-        """Return the inputs other than text that the model accepts: "image", "pdf", "audio"."""
+        """Return the inputs other than text that the model accepts and has not refused: "image", "pdf", "audio"."""
         return self.endpoint.accepts - self.server().group("input").keys()
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
@@ -307,13 +311,13 @@ class HttpModel(ApiFormat):
         return True
 
     def takes_output(self) -> bool:
-        """Return True: the model requests structured output in its provider's mode."""
+        """Return True: the model chooses its own mode of structured output."""
         return True
 
     def _with_output(
         self, body: dict[str, Any], request: ModelRequest
     ) -> dict[str, Any]:
-        """Return the body with the form of the answer, as the request's way has it."""
+        """Return the body with the output schema, in the request's mode of structured output."""
         if request.output is None:
             return body
         if is_submitted(request):
@@ -326,11 +330,11 @@ class HttpModel(ApiFormat):
 
     @property
     def wants_subset(self) -> bool:
-        """True if the schema of an answer must be in OpenAI's strict subset."""
+        """Return whether an output schema must be in OpenAI's strict subset."""
         return True
 
     def output_way(self, request: ModelRequest, *, can_call: bool = True) -> OutputWay:
-        """Return the mode of requesting structured output: the usual one of the model, unless it was refused."""
+        """Return the mode of structured output: the usual one of the model, or another one if that was refused."""
         most = self.tool_limits().max_tools
         way = usual_way(request, self.origin, most_tools=most, can_call=can_call)
         if way != "native" or not self._refused_output(request):
@@ -344,7 +348,7 @@ class HttpModel(ApiFormat):
         return "" in refused or _schema_key(request) in refused
 
     def run_for(self, request: ModelRequest) -> WrittenTools:
-        """Return the tools that the provider runs, as this model takes them."""
+        """Return the provider tools of the request in the form of this API."""
         if not request.provider_tools:
             return WrittenTools()
         offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
@@ -367,26 +371,28 @@ class HttpModel(ApiFormat):
 
     @abstractmethod
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the JSON of a request whose history is the model's to read, without its settings."""
+        """Return the JSON of a request without its settings. Its history has only parts that the model may receive."""
 
     @abstractmethod
     def sdk(self) -> ProviderSdk:
         """Return the parts of the provider's SDK that are used; importing happens here."""
 
     def address_for(self, body: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """Return the path and query of one request, as the SDK's own clients know them."""
+        """Return the path and query of a request, as the SDK's own clients write them."""
         return self.path
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """Return the headers of one request for the SDK."""
+        """Return the request options for the SDK, such as headers."""
         return {}
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
-        """Return why requests may not carry these `deferred_tools` for the provider to search; "" if they may."""
+        """Return why the provider cannot search these `deferred_tools` itself; "" if it can."""
         return f"{self.name} has no tool search of its own"
 
     def search_cost(self) -> float:
-        """Return the cost of a search in cached input tokens, by the price table and the form of found tools."""
+        """Return the cost of a search in cached input tokens, by the price table and the way in which found tools are
+        sent.
+        """
         rewrites = self.able.rewrites
         window = None
         if self.provider not in OWN_SERVERS:
@@ -395,8 +401,10 @@ class HttpModel(ApiFormat):
         return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
 
     def discovery_note(self, tokens: int) -> str:
-        """Return how found tools are written for this model, and the cost of the other way for a request of this many
-        tokens.
+        """Return a note for a person: how requests to this model contain found tools, and what the alternative would
+        cost.
+
+        `tokens` is the size of the request.
         """
         share = None
         if self.provider not in OWN_SERVERS:
@@ -404,13 +412,17 @@ class HttpModel(ApiFormat):
         return words_for_discovery(self.able.discovery, tokens, share)
 
     def tool_limits(self) -> ToolLimits:
-        """Return the number of tools that fit: that of `capabilities`, else the server's own, else by its address."""
+        """Return the limits on tools: from `capabilities`, else as the server reported them, else as known for the
+        address.
+        """
         given, known = self.capabilities.limits, self.endpoint.limits
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(given.max_tools or known.max_tools, window, self.able.joining)
 
     def is_small(self, settings: ModelSettings) -> bool:
-        """Return whether the model is small: by the settings, then its own, then its server; False at a provider."""
+        """Return whether the model is small: by the settings, else by the data of its own server; False at a
+        provider.
+        """
         if said := settings.profile or self.settings.profile:
             return said == "small"
         if self.provider not in OWN_SERVERS and not self.is_elsewhere:
@@ -419,7 +431,7 @@ class HttpModel(ApiFormat):
         return is_of_small_size(self.model_name, found.window_tokens, found.parameters)
 
     async def look_up(self) -> None:
-        """Ask a server on this computer for the model's window and size, if there is a cache for them."""
+        """Ask a server on this computer for the model's window and size, if the answer can be cached."""
         is_asked = (
             self.ledger.store is not None and self._connection.http_client is None
         )
@@ -432,14 +444,15 @@ class HttpModel(ApiFormat):
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if requests go to another server than the provider's own."""
+        """Return whether requests go to another server than the provider's own."""
         return self._connection.is_elsewhere
 
     def way(self, request: ModelRequest, emit: Emit) -> RequestVariant:
-        """Return the form of the request, and emit one notice for each setting that the model does not support.
+        """Return the form in which to send the request, and emit one notice for each setting that the model does not
+        support.
 
         At an address other than the provider's own, a model may write a call as text. So text that may be a call is
-        shown only if it turns out to be none.
+        emitted only when it is certain that it is none.
         """
         left_out = {
             **self.run_for(request).left_out,
@@ -460,7 +473,7 @@ class HttpModel(ApiFormat):
         return self.formed_way(request, emit)
 
     def _cut_descriptions(self, request: ModelRequest) -> str:
-        """Return a note that descriptions of tools are cut, "" if none is."""
+        """Return a note that the descriptions of tools are cut; "" if none is."""
         longest = self.longest_description
         if longest is None or all(
             len(tool.description) <= longest for tool in request.tools
@@ -471,14 +484,14 @@ class HttpModel(ApiFormat):
     def formed_way(
         self, request: ModelRequest, emit: Emit, *, can_call: bool = True
     ) -> RequestVariant:
-        """Return the form of the request, with the output format if there is one."""
+        """Return the form in which to send the request, with its mode of structured output if it has an `output`."""
         output = request.output
         if output is None:
             if self.is_elsewhere:
                 return textual_way(request, emit)
             return RequestVariant(request, emit)
         match self.output_way(request, can_call=can_call):
-            case "native":  # JSON is never a call then
+            case "native":  # in this mode, JSON text is never a call
                 return RequestVariant(request, emit)
             case "tool":
                 return submitted_way(
@@ -492,7 +505,9 @@ class HttpModel(ApiFormat):
     def read_answer(
         self, answer: Mapping[str, Any], request: ModelRequest
     ) -> ModelResponse:
-        """Return the answer; elsewhere, with the calls that the model wrote as text."""
+        """Return the answer; at other addresses than the provider's own, including calls that the model wrote as
+        text.
+        """
         response = super().read_answer(answer, request)
         if self.is_elsewhere:
             response = read_textual_calls(
@@ -504,11 +519,11 @@ class HttpModel(ApiFormat):
 
     @property
     def longest_description(self) -> int | None:
-        """The longest description of a tool that the server accepts, in characters; None if it has no limit."""
+        """The maximum length of a tool's description at this server, in characters; None if there is no limit."""
         return self.server().description or self.endpoint.server.description
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body with the descriptions and schemas of tools that the server accepts."""
+        """Return the body with tool descriptions and schemas changed to what the server accepts."""
         if (longest := self.longest_description) is not None:
             body = with_short_descriptions(body, longest)
         if not self.is_elsewhere:
@@ -522,9 +537,9 @@ class HttpModel(ApiFormat):
     def learns(self, failure: Failure, way: RequestVariant) -> bool:
         """Learn from a failure; return whether to repeat the request in another form.
 
-        It learns which options, tools and output formats the model refuses, and which reasoning of the history: the
-        conversation continues without it. Of a self-hosted server, it also learns the window, which changes nothing
-        about this request, and the schemas that it accepts.
+        It learns which options, tools and output modes the model refuses, and which reasoning in the history; the
+        conversation continues without these. For a self-hosted server, it also learns the window, which does not change
+        this request, and the schemas that it accepts.
         """
         if self._leaves_out_files(failure, way):
             return True
@@ -540,7 +555,7 @@ class HttpModel(ApiFormat):
             return self.learn(
                 failure, **{f"tool:{name}": why for name, why in tools.items()}
             )
-        # Other servers may accept a refused schema if it has fewer keywords.
+        # Other servers may accept the refused schema with fewer keywords.
         is_final = not self.is_elsewhere or not refuses_schema(failure)
         if is_final and self._asks_otherwise(failure, way.request):
             return True
@@ -562,7 +577,7 @@ class HttpModel(ApiFormat):
         return self._asks_otherwise(failure, way.request)
 
     def _leaves_out_files(self, failure: Failure, way: RequestVariant) -> bool:
-        """Return whether the failure refuses files of the history, which are described from now on."""
+        """Return whether the failure refuses files in the history; from now on, these are sent as descriptions."""
         messages = self._files.written(
             way.request.messages, self.accepted_files(), self.provider
         )
@@ -576,7 +591,7 @@ class HttpModel(ApiFormat):
         return True
 
     def _asks_otherwise(self, failure: Failure, request: ModelRequest) -> bool:
-        """Return whether the failure refuses the mode of structured output; another mode is then used."""
+        """Return whether the failure refuses the mode of structured output, so that another mode is used."""
         if request.output is None or failure.status not in (400, 404, 422, 500):
             return False
         if is_submitted(request):
@@ -593,9 +608,10 @@ class HttpModel(ApiFormat):
         return self.learn(failure, **{f"output:{refused}": "refused"})
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
-        """True if the failure names a part of the request that can be left out, which later requests then omit.
+        """Return whether the failure refuses an optional part of the request; later requests omit it.
 
-        Such a part is an extra of the answer, reasoning of the history, or the field of a setting.
+        Such a part is an optional field, a long tool description, cache markers, a provider tool, reasoning in the
+        history, or a setting.
         """
         body = self.request_body(request)
         if named := refused_option(failure, body):
@@ -626,18 +642,20 @@ class HttpModel(ApiFormat):
         return self.ledger.current()
 
     def learn(self, failure: Failure | None = None, /, **found: FactValue) -> bool:
-        """Record facts, with the failure as their evidence. Returns True, so that the caller can return it."""
+        """Record facts, with the failure as their evidence. Returns True, for callers that return it."""
         self.ledger.learn(failure, found)
         return True
 
     def reported_window(self) -> int | None:
-        """The most tokens the model takes, as a failure reported it, maybe to an earlier process."""
+        """Return the maximum number of tokens as a failure reported it, perhaps to an earlier process; None if
+        unknown.
+        """
         return self.server().window_tokens
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """Return one answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
+        """Return one answer. Raises `ModelError` or `CredentialsError` with one line, never an exception of the SDK.
 
-        Only this method connects the loop with the SDK; the `Exchange` decides what is sent, shown and retried.
+        Only this method does I/O with the SDK; the `Exchange` decides what is sent, emitted and retried.
         """
         merged_request = replace(request, settings=await self._settled(request))
         await self._files.prepare(
@@ -675,7 +693,7 @@ class HttpModel(ApiFormat):
                     async for event in stream:
                         if exchange.add(
                             event
-                        ):  # read to the end, so that the connection can be used again
+                        ):  # read to the end, so that the connection can be reused
                             limit.reschedule(
                                 asyncio.get_running_loop().time() + END_SECONDS
                             )
@@ -696,7 +714,9 @@ class HttpModel(ApiFormat):
         return exchange.response()
 
     async def download(self, file: FileId) -> Document | None:
-        """Return a file that this provider stores, None for one of another. Raises `ModelError` with one line."""
+        """Return a file that this provider stores; None for a file of another provider. Raises `ModelError` with one
+        line.
+        """
         if file.provider != self.provider:
             return None
         sdk = self.sdk()
@@ -711,7 +731,9 @@ class HttpModel(ApiFormat):
             raise to_error(read_failure(error), self.target) from None
 
     async def _settled(self, request: ModelRequest) -> ModelSettings:
-        """Return the settings of a request, with the model's own; tokens that it needs are read."""
+        """Return the settings of a request merged with the model's own, after reading tokens that provider tools
+        need.
+        """
         if names_tokens(request.provider_tools):
             self._tokens |= await asyncio.to_thread(read_tokens, request.provider_tools)
         settings = merged(self.settings, request.settings)
@@ -720,7 +742,7 @@ class HttpModel(ApiFormat):
         return settings
 
     def key(self) -> str:
-        """Return the key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
+        """Return the key to send. Raises `CredentialsError` if it is required and missing, or invalid."""
         return self._connection.key()
 
     async def aclose(self) -> None:
@@ -729,21 +751,21 @@ class HttpModel(ApiFormat):
 
 
 class OpenAIModel(HttpModel):
-    """A model that OpenAI's SDK talks to, at OpenAI or elsewhere."""
+    """A model that OpenAI's SDK can call, at OpenAI or elsewhere."""
 
     usual_url = OPENAI_URL
 
     @property
     def speaks_as_openai(self) -> bool:
-        """True if requests go to OpenAI, at any of its addresses, or to Azure."""
+        """Return whether requests go to OpenAI, at any of its addresses, or to Azure."""
         return self.endpoint.server.dialect == "openai"
 
     def most_output(self, failure: Failure) -> int | None:
-        """Return the longest answer that the model accepts or the conversation leaves room for, by its error."""
+        """Return the maximum output that the model accepts, or that fits into the window, if the error states it."""
         return longest_answer(failure)
 
     def sdk(self) -> ProviderSdk:
-        """Return OpenAI's SDK, for any address."""
+        """Return the parts of OpenAI's SDK that are used, for any address."""
         import openai
 
         header = ("Authorization", "Bearer {}", openai.Omit())
@@ -757,17 +779,17 @@ class OpenAIModel(HttpModel):
 
 
 def _schema_key(request: ModelRequest) -> str:
-    """Return the key of an answer's schema among the learned facts."""
+    """Return the key of an output schema among the learned facts."""
     return sha256(schema_text(request).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _undemanded(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body without `tool_choice`: for servers that accept only one form of it."""
+    """Return the body without `tool_choice`, for servers that accept only one form of it."""
     return {name: value for name, value in body.items() if name != "tool_choice"}
 
 
 def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """Return the objects that a field of the caller's own lists."""
+    """Return the objects in a list that the caller passed in `extra` under this name, or []."""
     listed = extra.get(name)
     if isinstance(listed, list):
         return [one for one in listed if isinstance(one, Mapping)]
@@ -775,7 +797,9 @@ def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def is_openai(base_url: str | None) -> bool:
-    """Return whether this is OpenAI's own address, such as https://eu.api.openai.com/v1; None is the default one."""
+    """Return whether this is an address of OpenAI, such as https://eu.api.openai.com/v1; None is the default
+    address.
+    """
     return base_url is None or bool(_OPENAI.fullmatch(base_url))
 
 

@@ -1,10 +1,10 @@
-"""Convert histories from OpenAI's and Anthropic's APIs.
+"""Convert histories in the formats of OpenAI's and Anthropic's APIs.
 
-Each message is read by its own shape, so a list may mix them: Chat Completions
+Each message is read by its own shape, so a list may mix formats: Chat Completions
 (https://platform.openai.com/docs/api-reference/chat), items of the Responses API
 (https://platform.openai.com/docs/api-reference/responses), Anthropic Messages
 (https://platform.claude.com/docs/en/api/messages), and mcpagent's own, as values or from `dump_messages`. Objects that
-an SDK returned are accepted directly.
+an SDK returned are accepted, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ NOT_TRUSTED = "This call was open in a history that is not trusted, so it was no
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A converted list of messages: `system`, the text of its system messages, and `messages`, all others in order."""
+    """A converted list of messages: `system` is the text of its system messages, and `messages` has all others in
+    order.
+    """
 
     system: str
     messages: list[Message]
@@ -63,10 +65,10 @@ class History:
 def history_of(
     messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None = None
 ) -> History:
-    """Return messages in any of the shapes as a conversation that can continue. Raises `InputError`.
+    """Return messages in any of the formats as a history that can continue. Raises `InputError`.
 
-    A history that is not `trusted` comes from a third party: see `only_said`. None: a history of mcpagent's own
-    messages is trusted.
+    A history that is not `trusted` comes from a third party: see `only_said`. None: trusted if it consists of
+    mcpagent's own messages.
     """
     expect(
         "messages",
@@ -94,9 +96,9 @@ def history_of(
 
 
 def only_said(history: History) -> History:
-    """Return the messages of users and models in an untrusted history.
+    """Return only the messages of users and models, for an untrusted history.
 
-    System messages, compactions and containers of programs are removed; calls without a result are closed.
+    System messages, compactions and containers of programs are removed; calls without a result get an error result.
     """
     said: list[Message] = []
     for message in history.messages:
@@ -111,11 +113,11 @@ def only_said(history: History) -> History:
 
 
 def read_history(messages: Sequence[Any]) -> History:
-    """Convert a history in any of the shapes, message by message.
+    """Convert a history in any of the formats, message by message.
 
-    Arguments that are no JSON object make a call malformed, as in an answer. Results are matched by ID with the calls
-    that wait for one. Reasoning stays if its provider can use it again. Raises `InputError` with the position,
-    `messages[3].content[1]`, of unreadable content.
+    If arguments are not a JSON object, the call is malformed, as in an answer. Results are matched by ID with the calls
+    that wait for one. Reasoning stays if its provider can use it again. Raises `InputError` with the position of
+    unreadable content, such as `messages[3].content[1]`.
     """
     given: object = messages
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
@@ -131,11 +133,11 @@ def read_history(messages: Sequence[Any]) -> History:
 
 
 class _HistoryReader:
-    """Reads one message after the other.
+    """Converts one message after the other.
 
     `_open` are the calls that wait for a result, by their original IDs; `_ids` are the IDs of all calls. `_in_items`:
-    the last message is an answer in OpenAI's items, which may continue. `_ids_are_lost`: reasoning is missing that the
-    answer's other items depend on.
+    the last message is an answer in OpenAI's items, which may continue. `_ids_are_lost`: reasoning is missing on which
+    the answer's other items depend.
     """
 
     def __init__(self) -> None:
@@ -200,7 +202,7 @@ class _HistoryReader:
                 )
             case {"type": "reasoning"} if not item.get("encrypted_content"):
                 self._ids_are_lost = (
-                    True  # OpenAI takes neither it nor the ids of what followed it
+                    True  # OpenAI accepts neither it nor the IDs of the items after it
                 )
             case {"type": "function_call", "name": str(), "call_id": str()}:
                 _check_arguments(item.get("arguments"), f"{at}.arguments")
@@ -225,7 +227,7 @@ class _HistoryReader:
             self._ids.update(call.id for call in message.tool_calls)
 
     def _add_user(self, content: Any, at: str) -> None:
-        """Add a user's turn; results in it, as in Anthropic's format, precede its text."""
+        """Add a user's turn. Tool results in it, as in Anthropic's format, come before its text."""
         said: list[Part] = []
         results: list[ToolResult] = []
         for place, block in enumerate(_listed(content, at)):
@@ -246,7 +248,7 @@ class _HistoryReader:
             self._add_ours(Message("user", tuple(said)))
 
     def _result(self, call_id: object, content: Any, at: str, field: str) -> ToolResult:
-        """Return the result of the waiting call. A missing content gives an empty result."""
+        """Return the result for a waiting call. If the content is missing, the result is empty."""
         waiting = next((pair for pair in self._open if pair[0] == call_id), None)
         if waiting is None:
             shown = "a call without an id"
@@ -297,7 +299,9 @@ class _HistoryReader:
         )
 
     def _add_item(self, item: Mapping[str, Any]) -> None:
-        """Add an item of OpenAI's. Adjacent items belong to one answer, so a call does not begin a new message."""
+        """Add an item of OpenAI's format. Adjacent items belong to one answer, so a call does not begin a new
+        message.
+        """
         lost = self._ids_are_lost
         self._add_answer(
             read_item(without(item, ("id",)) if lost else item), _OPENAI, goes_on=True
@@ -327,7 +331,9 @@ class _HistoryReader:
             self._open = opened
 
     def _apart(self, call: ToolCall) -> ToolCall:
-        """Return the call with an id that no other has: some servers number those of every answer alike."""
+        """Return the call with an ID that no other call has: some servers number the calls of every answer in the same
+        way.
+        """
         ids = chain(
             [call.id], (f"call_{len(self.messages)}_{number}" for number in count())
         )
@@ -339,7 +345,7 @@ class _HistoryReader:
 
 
 def _chat_calls(message: Mapping[str, Any], at: str) -> list[ToolCall]:
-    """Return the calls of an answer of Chat Completions."""
+    """Return the calls in an answer of Chat Completions."""
     for former in ("function_call", "audio"):
         if message.get(former):
             raise InputError(
@@ -378,14 +384,16 @@ def _chat_calls(message: Mapping[str, Any], at: str) -> list[ToolCall]:
 
 
 def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
-    """Return a block of an answer, None if it is empty; Anthropic's blocks stay unchanged, so they can be sent back."""
+    """Return the part for a block of an answer; None if it is empty. Anthropic's blocks stay unchanged, so that they
+    can be sent back.
+    """
     match block:
         case {"type": "tool_use", "name": str(), "id": str()}:
             _check_arguments(block.get("input"), f"{at}.input")
         case {"type": "thinking", "thinking": str(thought)} if not block.get(
             "signature"
         ):
-            return Thinking(thought)  # providers refuse it without a signature
+            return Thinking(thought)  # providers refuse reasoning without a signature
         case {"type": "thinking", "thinking": str()} | {
             "type": "redacted_thinking",
             "data": str(),
@@ -429,7 +437,7 @@ def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Tex
 
 
 def _shown(block: Any, at: str) -> Content:
-    """Return a text or a file, in the forms of OpenAI and Anthropic."""
+    """Return a text or a file in the format of OpenAI or Anthropic as a part."""
     match block:
         case {"type": "text" | "input_text" | "output_text", "text": str(text)} | {
             "type": "refusal",
@@ -484,7 +492,7 @@ def _data_url(url: str, at: str) -> tuple[str, str]:
 def _anthropic_file(
     kind: str, source: Mapping[str, Any], name: str, at: str
 ) -> Content:
-    """Return the file of an image or document block."""
+    """Return the file in an image or document block of Anthropic's format."""
     match source:
         case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
             if kind == "image":
@@ -552,7 +560,7 @@ def _check_arguments(arguments: Any, at: str) -> None:
 
 
 def _as_data(value: Any) -> Any:
-    """Return an SDK's object as JSON data; anything else unchanged."""
+    """Return an SDK's object as JSON data; any other value unchanged."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", exclude_unset=True)

@@ -17,7 +17,7 @@ _DECODER = json.JSONDecoder()
 
 
 def names_in(spec: str) -> list[str]:
-    """Return the models that a text names: commas part them, but for those inside of an option's JSON."""
+    """Return the models in a text, separated by commas; commas in the JSON of an option do not separate."""
     starts, place = [0], 0
     while place < len(spec):
         if spec[place - 1 : place + 1] in ("=[", "={"):
@@ -41,7 +41,9 @@ def _json_end(spec: str, place: int) -> int:
 
 
 def shown_spec(spec: str) -> str:
-    """Return the text without header values, values with secret-like names, and credentials in addresses."""
+    """Return the model name for display, without header values, values with secret-like names, and credentials in
+    addresses.
+    """
     return ",".join(map(_shown_name, names_in(spec)))
 
 

@@ -1,6 +1,6 @@
 """Settings of a model, with the same names for all models; `profiles.py` defines which model supports which.
 
-One value, from any source: code, the options of a model's name, the command line, or a card.
+The same type is used for every source: code, the options of a model's name, the command line, or a card.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ LEAST_BUDGET = 1024
 """Minimum thinking budget in tokens that Anthropic accepts."""
 
 CACHE_TTLS = ("5m", "30m", "1h", "12h", "24h", "in_memory")
-"""How long a provider may store a cached prefix: Anthropic supports 5m and 1h, OpenAI the others, by model."""
+"""How long a provider may store a cached prefix. Anthropic supports 5m and 1h; OpenAI the others, depending on the
+model.
+"""
 
 
 @answers_unknown_arguments
@@ -42,16 +44,18 @@ CACHE_TTLS = ("5m", "30m", "1h", "12h", "24h", "in_memory")
 class ModelSettings:
     """The settings of every request; None or an empty value leaves the provider's default.
 
-    The request omits settings that a model does not support, with one notice.
+    Settings that a model does not support are omitted, with one notice.
 
-    `thinking` is one of `LEVELS`, "off" to "max", or the most tokens to think; a level that the model does not have
-    becomes the nearest one, which is reported. `tool_choice` is "auto", "none", "required", or the name of a tool: a
-    call that is demanded is demanded of the first answer to a question, since the run would have no end otherwise.
-    `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`. `timeout_seconds` is the longest wait for
-    the next byte. `headers` go out with each request. `extra` is merged into the request body last, for further
-    features of a provider; its `tools`, which the provider runs, precede all others. Both may hold credentials: `repr`
-    shows their names, and pickle leaves their values out. `profile` selects the behaviour
-    for a "small" or a "large" model; None decides by the model (`model_size.py`).
+    - `thinking`: one of `LEVELS` ("off" to "max"), or the maximum number of tokens; a level that the model lacks
+      becomes the nearest one, which is reported.
+    - `tool_choice`: "auto", "none", "required", or the name of a tool. A required call applies only to the first answer
+      to a prompt, since the run would not end otherwise.
+    - `stop`: texts that end an answer. `cache_ttl`: one of `CACHE_TTLS`. `timeout_seconds`: maximum wait for the next
+      byte.
+    - `headers`: sent with each request. `extra`: merged into the request body last, for other features of a provider;
+      tools in it, which the provider runs, come before all others. Both may contain credentials: `repr` shows only
+      names, and pickle omits the values.
+    - `profile`: the behaviour for a "small" or a "large" model; None: depends on the model (`model_size.py`).
     """
 
     max_output_tokens: int | None = None
@@ -167,7 +171,7 @@ _UNSET = {name: getattr(ModelSettings(), name) for name in _RULES}
 
 
 def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
-    """Return the given settings, completed by the defaults; `extra` and `headers` are merged field by field."""
+    """Return `given` with missing settings taken from `defaults`; `extra` and `headers` are merged key by key."""
     both = {
         name: SecretMapping({**getattr(defaults, name), **getattr(given, name)})
         for name in ("extra", "headers")
@@ -175,7 +179,7 @@ def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
     return replace(defaults, **{**given.given(), **both})
 
 
-# -- As text ----------------------------------------------------------------------------------------------------------
+# -- Settings as text --------------------------------------------------------------------------------------------------
 
 
 def _whole(text: str) -> int:
@@ -200,7 +204,7 @@ def _yes(text: str) -> bool:
 
 
 def _stop(text: str) -> tuple[str, ...]:
-    """Parse one text, or several as a JSON list."""
+    """Parse one text, or a JSON list of several."""
     if text.startswith("["):
         return tuple(json.loads(text))
     return (text,)
@@ -224,14 +228,15 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 SETTING_NAMES = tuple(_READERS)
 _TOLD = {"stop": 'a text, or a list of them, ["END","STOP"]'}
 INSIDE = ("header.", "extra.")
-"""Prefixes of nested settings: `header.NAME` sets a header, `extra.NAME` a field of the body, parsed as JSON if it is
-valid JSON."""
+"""Prefixes of nested settings: `header.NAME` sets a header, `extra.NAME` a field of the body, which is parsed if it is
+valid JSON.
+"""
 
 
 def settings_of(told: Mapping[str, str], where: str) -> ModelSettings:
-    """Parse settings from texts by name. Raises `ConfigError` with the invalid one and its syntax.
+    """Parse settings from texts by name. Raises `ConfigError` with the invalid setting and its syntax.
 
-    `where` begins the error's line.
+    `where` is the beginning of the error message.
     """
     made: dict[str, Any] = {}
     for name, text in told.items():
@@ -255,7 +260,9 @@ def settings_of(told: Mapping[str, str], where: str) -> ModelSettings:
             )
     try:
         return ModelSettings(**made)
-    except ConfigError:  # only headers are left: all others were checked
+    except (
+        ConfigError
+    ):  # only headers can be invalid here: the other settings were checked
         raise ConfigError(
             f"{where} header.NAME: expected one line in ASCII, of name and value"
         ) from None
@@ -283,7 +290,9 @@ def _as_json(text: str) -> Any:
 
 
 def as_texts(settings: ModelSettings) -> dict[str, str]:
-    """Return the settings as `settings_of` reads them, without headers and without fields of `extra` with a secret."""
+    """Return the settings in the form that `settings_of` reads, without headers and without fields of `extra` with a
+    secret.
+    """
     given = settings.given()
     inside = given.pop("extra", {})
     given.pop("headers", None)

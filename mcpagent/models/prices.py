@@ -1,4 +1,4 @@
-"""The cost of a request in US dollars, by the table inside the package genai-prices.
+"""The cost of a request in US dollars, by the price table in the package genai-prices.
 
 Nothing is downloaded.
 """
@@ -14,19 +14,21 @@ from mcpagent.values.messages import Usage
 MILLION = 1_000_000
 
 _KEEPING, _REWRITING = 2_000, 6_000
-"""Uncached tokens that a search and its additional requests cost, if the provider's cache stays valid, and if not."""
+"""Uncached tokens that a search and its further requests cost: if the provider's cache stays valid, and if not."""
 
 _USUAL_SHARE, _LARGEST_SHARE = 0.1, 0.5
-"""The usual price of cached tokens as a share of the uncached price, and the share from which a cache saves nothing."""
+"""The usual price of cached tokens as a share of the uncached price, and the maximum share that is assumed for the cost
+of a search.
+"""
 
 LEAST_SEARCH_COST, MOST_SEARCH_COST = _KEEPING / _LARGEST_SHARE, 400_000.0
 
 
 def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float | None:
-    """Return the price of these tokens, the cached ones at their own, and of web searches; None if it is not known.
+    """Return the price of these tokens and web searches, with cached tokens at their own price; None if unknown.
 
-    Servers of one's own cost 0; what they pass on to ollama.com has an unknown price. `provider` and `model` are the
-    halves of a model's name. The address decides whose prices count.
+    The user's own servers cost 0; the price of models at ollama.com is unknown. `provider` and `model` are the halves
+    of a model's name. The address decides which prices apply.
     """
     if is_ollama_cloud(provider, model, base_url):
         return None
@@ -46,9 +48,9 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
             cache_write_tokens=usage.cache_write_tokens,
             **({"web_searches": usage.web_searches} if usage.web_searches else {}),
         )
-    except ValueError:  # counters that cannot be true, which some servers send
+    except ValueError:  # impossible counts, which some servers send
         return None
-    # At an address that the table lacks, such as a gateway, the price of the provider behind it applies.
+    # For an address that is not in the table, such as a gateway, the price of the named provider applies.
     asked = (
         partial(calc_price, provider_api_url=base_url),
         partial(calc_price, provider_id=provider),
@@ -60,7 +62,7 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
                 usage.web_searches
                 and getattr(priced.model_price, "web_searches_kcount", None) is None
             ):
-                return None  # the table has no price for them, and would count them as free
+                return None  # the table has no price for these tokens, and would count them as free
             return float(priced.total_price)
     return None
 
@@ -87,11 +89,11 @@ def known_search_cost(
     rewrites: float,
     window_tokens: int | None,
 ) -> float:
-    """Return the cost of a search and the requests around it, as the number of cached input tokens of the same cost.
+    """Return the cost of a search and the further requests, as the number of cached input tokens that cost the same.
 
-    For that cost, this many tokens of definitions can be offered instead. At most half of the model's window counts,
-    because the conversation needs room. `rewrites` is the share of searches whose tools change the beginning of the
-    request, which costs the cached conversation; on a self-hosted server that costs nothing.
+    Offering that many tokens of definitions from the start would cost as much. The result is at most half of the
+    model's window, because the conversation needs room. `rewrites` is the share of searches whose tools change the
+    beginning of the request, so that the conversation is no longer cached; on a self-hosted server that costs nothing.
     """
     share = cached_share(provider, model, base_url)
     if share is None:
@@ -111,7 +113,7 @@ _TABLE_NAMES = {"gemini": "google", "openai-chat": "openai"}
 
 
 def priced_window(provider: str, model: str, base_url: str) -> int | None:
-    """Return the window that the table of prices lists: at the address, else of the provider; None if it lists none."""
+    """Return the context window in the price table, at the address or else of the provider; None if it lists none."""
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:

@@ -1,6 +1,6 @@
 """The settings that each model and each server supports: two tables, each row with its source.
 
-Models without a row receive the settings as their protocol writes them. Refused settings are not sent again
+Models without a row receive the settings in the usual form of their API. Settings that were refused are not sent again
 (`HttpModel.learns`).
 """
 
@@ -32,10 +32,12 @@ _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
 class Profile:
     """The settings that a model supports; `source` is the source of these facts.
 
-    `max_output_tokens` is its largest answer. `thinking`: "none"; "budget" of tokens; "adaptive", by effort; "effort"
-    of OpenAI's; "unknown". `can_stop`: whether it answers without thinking. `sampling`: whether temperature and top_p
-    may be set, only "one", only "unless thinking", or "none". `efforts` are its effort levels; `stops`: whether texts
-    may end an answer. `encrypts`: whether its reasoning comes encrypted, None if unknown.
+    - `max_output_tokens`: the maximum output.
+    - `thinking`: "none"; a "budget" in tokens; "adaptive", by effort; OpenAI's "effort"; or "unknown".
+    - `can_stop`: the model can answer without thinking.
+    - `sampling`: temperature and top_p may "both" be set, only "one", only "unless thinking", or "none".
+    - `efforts`: its effort levels. `stops`: texts may end an answer.
+    - `encrypts`: its reasoning is encrypted, None if unknown.
     """
 
     source: str
@@ -72,7 +74,7 @@ _SHORT = Profile(_OVERVIEW, 8192, "none")
 _SHORTEST = Profile(_OVERVIEW, 4096, "none")
 
 _CLAUDES: tuple[tuple[str, Version, Version, Profile], ...] = (
-    # families, from version, to version (both included); the first row that fits counts
+    # families, first and last version; the first matching row counts
     ("fable mythos", (5, 0), (5, 9), _ALWAYS_THINKS),
     ("opus", (4, 7), (5, 9), _ADAPTIVE),
     ("sonnet haiku", (5, 0), (5, 9), _ADAPTIVE),
@@ -96,7 +98,7 @@ def _reasoning(
     can_stop: bool = False,
     sampling: Literal["none", "unless thinking"] = "none",
 ) -> Profile:
-    """Return the profile of a reasoning model of OpenAI's."""
+    """Return the profile of a reasoning model of OpenAI."""
     return Profile(
         _GUIDE,
         tokens,
@@ -110,17 +112,17 @@ def _reasoning(
 
 
 def _stopping(*efforts: Effort) -> Profile:
-    """Return the profile of a reasoning model of OpenAI's that also answers without reasoning."""
+    """Return the profile of a reasoning model of OpenAI that can also answer without reasoning."""
     return _reasoning("none", *efforts, can_stop=True, sampling="unless thinking")
 
 
 def _plain(tokens: int, **more: Any) -> Profile:
-    """Return the profile of a model of OpenAI's that does not reason."""
+    """Return the profile of a model of OpenAI without reasoning."""
     return Profile(_PLAIN, tokens, "none", encrypts=False, **more)
 
 
 _GPTS: tuple[tuple[str, Profile], ...] = (
-    # how the name looks, without "ft:" and a date; the first row that fits counts
+    # pattern of the name without "ft:" and a date; the first matching row counts
     (r"gpt-\d+(\.\d+)?-chat.*|chatgpt-.*", _plain(16_384)),
     (r"gpt-4o-(mini-)?search.*", _plain(16_384, sampling="none")),
     (r"gpt-4o.*", _plain(16_384)),
@@ -154,7 +156,7 @@ _MISTRALS: tuple[tuple[str, Profile], ...] = (
 
 @lru_cache(maxsize=256)
 def profile_of(to: Origin) -> Profile:
-    """Return the profile of the model, with any text around its name."""
+    """Return the profile of the model, in any spelling of its name."""
     model = identity_of(to.model)
     if model.maker == "anthropic":
         for families, first, last, profile in _CLAUDES:
@@ -172,16 +174,18 @@ def profile_of(to: Origin) -> Profile:
 
 
 _FIRST_STRUCTURED = (4, 5)
-"""Anthropic docs, structured outputs (Nov 2026): Claude 4.5 and later."""
+"""First version of Claude with structured output (Anthropic docs, structured outputs, Nov 2026)."""
 
 _UNSTRUCTURED = re.compile(
     r"gpt-(4|3\.?5)(?!o|\.1).*|gpt-audio.*|gpt-4o-2024-05-13|o1-(mini|preview).*"
 )
-"""OpenAI docs, structured outputs (Nov 2026): from gpt-4o-2024-08-06 on, and not the audio models."""
+"""Models of OpenAI without structured output (OpenAI docs, Nov 2026): those before gpt-4o-2024-08-06, and audio
+models.
+"""
 
 
 def is_structured(to: Origin) -> bool | None:
-    """True if the model obeys a JSON Schema of its answer in the request; None if that is unknown."""
+    """Return whether the model obeys an output schema in the request; None if unknown."""
     model = identity_of(to.model)
     if model.maker == "anthropic":
         return model.version >= _FIRST_STRUCTURED
@@ -192,7 +196,7 @@ def is_structured(to: Origin) -> bool | None:
     return True
 
 
-# -- Servers ----------------------------------------------------------------------------------------------------------
+# -- Tables of servers -------------------------------------------------------------------------------------------------
 
 
 CachingKind: TypeAlias = Literal["automatic", "field", "markers", "none"]
@@ -202,16 +206,19 @@ CachingKind: TypeAlias = Literal["automatic", "field", "markers", "none"]
 class Server:
     """The options that an address supports; `source` is the source of these facts.
 
-    `fields` has the settings other than temperature that it supports, with their field names. `thinking` is the form of
-    thinking: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template;
-    Mistral's two forms. `efforts` are those that it accepts for unknown models. `dialect` is that of its Chat
-    Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the most that it takes in one
-    request, `behind` those of providers behind it, as its models' names begin. `caching` is the way in which a repeated
-    beginning costs a fraction: "automatic", by the "field" `cache_control` of the body (Anthropic's), by "markers" on
-    blocks alone, or not ("none"). `proxies`: its models are large ones, so that found tools are called through
-    `call_tool` if that keeps the cache. `structured`: whether a JSON Schema of the answer is obeyed, "always", or only
-    "alone", without tools in the same request; "" if only models do that are known to. `search_beta` is the beta
-    that it wants with tools that are loaded later. `description` is the longest one of a tool, in characters.
+    - `fields`: supported settings other than temperature, with their field names.
+    - `thinking`: the form of thinking: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument
+      of the chat template; Mistral's two forms.
+    - `efforts`: the levels that it accepts for unknown models.
+    - `dialect`: its variant of Chat Completions (`openai_chat_history.py`), "" if the model decides.
+    - `max_tools`: the maximum in one request; `behind`: that of providers behind it, by prefix of the model's name.
+    - `caching`: how a repeated prefix is cached: "automatic", by the "field" `cache_control` of the body (Anthropic),
+      by "markers" on blocks alone, or not at all ("none").
+    - `proxies`: its models are large, so found tools are called through `call_tool` if that preserves the cache.
+    - `structured`: an output schema is obeyed "always", or only "alone", without tools in the request; "": only by
+      models that are known to.
+    - `search_beta`: the beta header for deferred tools.
+    - `description`: the maximum length of a tool's description in characters.
     """
 
     source: str
@@ -230,7 +237,7 @@ class Server:
     description: int | None = None
 
     def most_tools(self, model_name: str) -> int | None:
-        """Return the most tools in a request to this model."""
+        """Return the maximum number of tools in a request to this model; None if unknown."""
         return next(
             (most for start, most in self.behind if model_name.startswith(start)),
             self.max_tools,
@@ -266,7 +273,8 @@ _COHERE = Server(
     efforts=("none", "high"),
 )
 _SERVERS: tuple[tuple[str, Server], ...] = (
-    # the end of its host; Anthropic and Mistral name no number of tools (Nov 2026): there the window is the limit
+    # the end of the host; Anthropic and Mistral document no maximum number of tools (Nov 2026), so only the window
+    # limits it
     (
         "api.openai.com",
         Server(
@@ -392,13 +400,13 @@ _CLOUD = Server(
     search_beta="tool-search-tool-2025-10-19",
 )
 _MESSAGES: tuple[tuple[str, Server], ...] = (
-    # the end of the host of a server that speaks Messages; all others are as Anthropic's own
+    # the end of the host of a server with the Messages API; all others are like Anthropic's own
     ("amazonaws.com", _CLOUD),
     ("googleapis.com", _CLOUD),
 )
 _MESSAGES_NAMED: Mapping[str, Server] = {"bedrock": _CLOUD, "vertex": _CLOUD}
 _NAMED: Mapping[str, Server] = {
-    # a provider's own prefix names the server behind a proxy's address
+    # at a proxy's address, the provider's prefix names the server behind it
     "gemini": _HOSTS["generativelanguage.googleapis.com"],
     "google": _HOSTS["generativelanguage.googleapis.com"],
     "together": _HOSTS["api.together.xyz"],
@@ -417,7 +425,7 @@ _NAMED: Mapping[str, Server] = {
     "vllm": Server(
         "vLLM docs, OpenAI-compatible server", _LOCAL, "template", structured="alone"
     ),
-    # "Cannot use custom grammar constraints with tools."
+    # llama.cpp: "Cannot use custom grammar constraints with tools."
     "llamacpp": Server(
         "llama.cpp, tools/server/README.md", _LOCAL, "template", structured="alone"
     ),
@@ -436,12 +444,14 @@ _ANY = Server("what most servers of this format take", _LOCAL)
 
 
 def host_at(to: Origin) -> str:
-    """Return the host of its address, without a port."""
+    """Return the host of the address, without a port."""
     return to.address.partition("/")[0].partition(":")[0]
 
 
 def server_of(to: Origin) -> Server:
-    """Return the server by its address; at unknown addresses (a proxy, a self-hosted server) by provider name."""
+    """Return the server by its address; at an unknown address (a proxy, a self-hosted server) by the provider's
+    name.
+    """
     host = host_at(to)
     if to.protocol == "messages":
         return _at(host, _MESSAGES) or _MESSAGES_NAMED.get(to.provider, _FIELD)
@@ -456,16 +466,16 @@ def _at(host: str, servers: tuple[tuple[str, Server], ...]) -> Server | None:
 
 
 def is_at_openai(to: Origin) -> bool:
-    """True if requests go to OpenAI itself, at any of its addresses."""
+    """Return whether requests go to OpenAI itself, at any of its addresses."""
     host = host_at(to)
     return host == "api.openai.com" or host.endswith(".api.openai.com")
 
 
 def caching_of(to: Origin) -> CachingKind:
-    """Return how a beginning that was sent before is cached.
+    """Return how a prefix that was sent before is cached.
 
-    Behind a gateway that speaks Chat Completions, Claude's cache is written and read only where blocks are marked
-    (OpenRouter docs, prompt caching; LiteLLM docs, prompt caching). Anthropic's own Chat Completions caches nothing.
+    Behind a gateway with Chat Completions, Claude's cache is used only if blocks are marked (OpenRouter docs, prompt
+    caching; LiteLLM docs, prompt caching). Anthropic's own Chat Completions caches nothing.
     """
     server = server_of(to)
     if (
@@ -484,7 +494,7 @@ def caching_of(to: Origin) -> CachingKind:
 def speaks_for_itself(to: Origin) -> bool:
     """Return whether the server parses its models' calls, as a provider's own server does.
 
-    A text of its models that looks like a call is then a text.
+    A text of such a model that looks like a call is then only text.
     """
     if to.provider in OWN_SERVERS:
         return False

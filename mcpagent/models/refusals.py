@@ -1,7 +1,7 @@
-"""Read a provider's refusal: which part of the request to leave out, and how long an answer may be.
+"""Read a provider's refusal: which part of the request to omit, and how long an answer may be.
 
-A parameter or a code that the provider names is read first. Words are read last, and only where a refusing word is next
-to the name: a failure that merely speaks of a temperature refuses nothing.
+A parameter or a code in the error has precedence. Words of the message count only if a refusing word is next to the
+name: an error that merely mentions a temperature does not refuse it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _REFUSES_THOUGHTS = re.compile(
     r"`?(?:thought_?)?signature|encrypted[ _]content|thinking`? block|reasoning (?:input )?items?\b",
     re.IGNORECASE,
 )
-"""Errors of Anthropic, Gemini and OpenAI for reasoning of another model, account or conversation in the history."""
+"""Matches errors of Anthropic, Gemini and OpenAI about reasoning of another model, account or conversation in the
+history.
+"""
 
 _REFUSES = re.compile(
     r"support|unknown|unrecogni[sz]ed|not allowed|not permitted|not valid|invalid",
@@ -33,33 +35,34 @@ _NEAR = r"(?:[^.;\n]|\.(?=\S)){0,60}?"
 _IN_HISTORY = re.compile(r"(?:body\.)?(?:messages|input|contents)[.\[]")
 
 OPTIONAL = frozenset({"include", "store", "stream_options"})
-"""Optional fields of a request, which some gateways refuse."""
+"""Optional fields of a request that some gateways refuse."""
 
 _TOO_LONG_AN_ANSWER = re.compile(
     r"supports at most ([0-9]{1,9}) completion tokens"
     r"|max_tokens` must be less than or equal to `([0-9]{1,9})`"
     r"|valid range of max_tokens is \[1, ([0-9]{1,9})\]"
 )
-"""Errors of OpenAI, Groq and DeepSeek."""
+"""Matches errors of OpenAI, Groq and DeepSeek if the requested maximum output is too large."""
 
 _NO_ROOM = re.compile(
     r"\([0-9]{1,9} > (?P<window>[0-9]{1,9}) - (?P<sent>[0-9]{1,9})\)"
     r"|maximum context length is (?P<whole>[0-9]{1,9}) tokens.{0,80}?\((?P<input>[0-9]{1,9}) in the messages,"
 )
-"""Errors of vLLM, and former ones of vLLM and OpenAI: the request fits the window, but not together with the requested
-output."""
+"""Matches errors of vLLM, and older ones of vLLM and OpenAI: the request fits into the window, but not together with
+the requested output.
+"""
 
 LEAST_ROOM = 256
-"""Minimum number of tokens for the answer; a conversation that leaves less is too long."""
+"""Minimum number of tokens for the answer; if the window has less room, the conversation is too long."""
 
 
 def refuses_thoughts(failure: Failure) -> bool:
-    """Return whether the failure refuses reasoning of the history."""
+    """Return whether the failure refuses reasoning in the history."""
     return bool(_REFUSES_THOUGHTS.search(failure.message))
 
 
 def refused_option(failure: Failure, body: Mapping[str, Any]) -> str:
-    """Return the field that is sent though an answer needs none, if the failure names it as a field; else ""."""
+    """Return the optional field of the body that the failure refuses, or ""."""
     said = failure.message
     for name in sorted(OPTIONAL & body.keys()):
         is_named = re.search(rf"[`'\".]{name}\b|\b{name}[`'\":]|: {name}$", said)
@@ -76,10 +79,10 @@ def refused_setting(
     fields_of: Callable[[ModelRequest], Mapping[str, Any]],
     known: Collection[str],
 ) -> dict[str, str]:
-    """Return the refused fields of the body that a setting made; by field, the setting.
+    """Return the refused fields of the body that come from settings: field -> setting.
 
-    The failure names such a field, or refuses the setting in other words. `fields_of` returns the fields of all
-    settings of a request, `known` are already omitted.
+    The failure names such a field, or refuses the setting in other words. `fields_of` returns the fields for the
+    settings of a request; `known` fields are already omitted.
     """
     if _is_about_history(failure):
         return {}
@@ -105,17 +108,19 @@ def refused_setting(
 
 
 def _is_about_history(failure: Failure) -> bool:
-    """Return whether the failure names a place in the history, whose words may be anything."""
+    """Return whether the failure names a position in the history, whose text could contain any name."""
     return bool(_IN_HISTORY.match(failure.param) or _IN_HISTORY.match(failure.message))
 
 
 def _is_param(failure: Failure, name: str) -> bool:
-    """Return whether the provider names this field as the refused one: `temperature`, `thinking.budget_tokens`."""
+    """Return whether the provider's error names this field as the refused one: `temperature`,
+    `thinking.budget_tokens`.
+    """
     return failure.param == name or failure.param.startswith((f"{name}.", f"{name}["))
 
 
 def _refused_in_words(message: str, name: str) -> bool:
-    """Return whether a refusing word is next to the name, in the same sentence."""
+    """Return whether the message has a refusing word next to the name, in the same sentence."""
     named = rf"(?<![A-Za-z_])(?:{name})(?![A-Za-z_])"
     return (
         re.search(
@@ -128,7 +133,9 @@ def _refused_in_words(message: str, name: str) -> bool:
 
 
 def refused_caching(failure: Failure, body: Mapping[str, Any]) -> str:
-    """Return the learned flag that the failure refuses: the field `cache_control`, or markers; else ""."""
+    """Return the learned flag for a refused form of caching: the field `cache_control`, or markers; "" if neither was
+    refused.
+    """
     named = f"{failure.param} {failure.message}"
     if "cache_control" not in named or not _REFUSES.search(named):
         return ""
@@ -140,10 +147,9 @@ def refused_caching(failure: Failure, body: Mapping[str, Any]) -> str:
 
 
 def longest_answer(failure: Failure) -> int | None:
-    """Return the longest answer that the model accepts or the conversation leaves room for.
+    """Return the maximum output that the model accepts, or that fits into the window.
 
-    It reads the errors of servers with OpenAI's formats. None if the failure has another cause, or too little room
-    remains.
+    It reads errors in OpenAI's formats. None if the failure has another cause, or too little room remains.
     """
     if found := _TOO_LONG_AN_ANSWER.search(failure.message):
         return int(next(filter(None, found.groups())))

@@ -1,4 +1,4 @@
-"""Resolve the model that a user names, `provider:model?option=value`."""
+"""Create the model that a user names: `provider:model?option=value`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A provider as the prefix of a model's name.
+    """A provider, which the prefix of a model's name selects.
 
-    `protocol` is its API. The first set variable of `key_variables` counts; none means that no key is needed.
-    `default_model` is used if only a key is set, and if the text is only the prefix.
+    `protocol` is its API. The first of `key_variables` that is set counts; if the tuple is empty, it needs no key.
+    `default_model` is used if only a key is set, or if the name is only the prefix.
     """
 
     protocol: Literal["messages", "responses", "chat"]
@@ -42,7 +42,7 @@ class Provider:
     needs_key: bool = True
     hint: str = ""
     client: str = ""
-    """The class of Anthropic's SDK for this cloud, with the cloud's own credentials."""
+    """The class in Anthropic's SDK for this cloud, which uses the cloud's own credentials; "" if it is no cloud."""
 
 
 def _own_server(port: int, hint: str, *key_variables: str) -> Provider:
@@ -155,16 +155,16 @@ PROVIDERS: Mapping[str, Provider] = {
 _Default = TypeVar("_Default", float, None)
 _TRIED_BY_KEY = ("anthropic", "openai", "gemini", "openrouter")
 _OPEN_WEIGHTS = ("gpt-oss", "gemma", "phi", "smollm", "qwen", "llama")
-"""Beginnings of the names of models that users mostly run on their own machine."""
+"""Beginnings of names of models that users usually run on their own machine."""
 
 _SHOWN_PREFIXES = 8
-"""How many known prefixes an error lists if the prefix is unknown."""
+"""Number of known prefixes that an error about an unknown prefix lists."""
 
 _PREFIXES = {"google": "gemini", "qwen": "ollama", "meta": "ollama"}
-"""Maker of a model -> prefix of its provider, if they differ."""
+"""Maker of a model -> prefix of the provider, if they differ."""
 
 _OPTIONS = ("api_key_env", "base_url", "calls", "discovery", "max_retries")
-"""Options besides the settings of `model_settings.py`."""
+"""Options other than the settings of `model_settings.py`."""
 
 
 def resolve_model(
@@ -173,16 +173,16 @@ def resolve_model(
     environ: Mapping[str, str] | None = None,
     http_client: httpx2.AsyncClient | None = None,
 ) -> Model:
-    """Resolve a model.
+    """Create a model.
 
     A `Model` is returned unchanged. A text is `provider:model`, with options as in a URL's query:
     `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline" is
-    the built-in offline model. A list, or a text with commas, is a chain: the next model answers if one cannot, or has
-    no key. None is `default_spec`.
+    the built-in offline model. A list, or a text with commas, is a chain: if a model cannot answer or has no key, the
+    next one answers. None uses `default_spec`.
 
-    Keys come from `environ`. Without it, they come from the process's environment and then from the keys set by
-    `mcpagent keys set`. Connects to nothing. Raises `ConfigError` for an unknown name and `CredentialsError` for a
-    missing or broken key, and if there is neither a model nor a key.
+    Keys come from `environ`; by default, from the process's environment, then from the keys set by `mcpagent keys set`.
+    No connection is opened. Raises `ConfigError` for an unknown name, and `CredentialsError` for a missing or invalid
+    key, and if there is neither a model nor a key.
     """
     expect("environ", environ, (Mapping, NoneType), "a dict or None")
     expect_arguments("resolve_model", resolve_model, {"http_client": http_client})
@@ -243,7 +243,7 @@ def _not_a_model(given: object) -> str:
 
 
 def spec_of(model: Model) -> str:
-    """Return the text that `resolve_model` turns into such a model, without keys, or ""."""
+    """Return the text from which `resolve_model` creates this model, without keys; "" if there is no such text."""
     provider, colon, name = model.name.partition(":")
     if provider == "offline":
         return provider
@@ -286,7 +286,7 @@ class ModelSpec:
 
 
 def parse_spec(spec: str) -> ModelSpec:
-    """Parse a spec. Raises `ConfigError` if its provider or an option is unknown or the model is missing."""
+    """Parse a model name. Raises `ConfigError` if its provider or an option is unknown or the model is missing."""
     name, _, query = spec.partition("?")
     prefix, colon, model = name.partition(":")
     prefix, model = prefix.strip().lower(), model.strip()
@@ -309,9 +309,10 @@ def parse_spec(spec: str) -> ModelSpec:
 
 
 def receivers_of(spec: str) -> frozenset[str]:
-    """Return who a model's name, or several between commas, sends conversations to, and with which key.
+    """Return the receivers of conversations with a model, or with several separated by commas.
 
-    That is a provider, or `openai at https://...` if the name has an address. An unknown provider is returned itself.
+    A receiver is a provider, or `openai at https://...` if the name has an address, with the key that it gets. An
+    unknown provider is returned unchanged.
     """
     found = set[str]()
     for name in names_in(spec):
@@ -388,7 +389,9 @@ def _first_with_a_key(environ: Mapping[str, str]) -> str:
 
 
 def _sources(environ: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
-    """Return the sources of keys, in order: no keyring is read if the environment itself has a key."""
+    """Return the sources of keys in order. The environment comes first, so that the keyring is not read unless
+    needed.
+    """
     if isinstance(environ, EnvironmentWithKeys):
         return environ.environ, environ
     return (environ,)
@@ -438,7 +441,9 @@ def _build(
 
 
 def _cloud(prefix: str, client: str) -> Any:
-    """Return the client of a cloud, None for none. It finds its credentials where the cloud's tools store them."""
+    """Return the client for a cloud; None if `client` is "". It finds credentials where the cloud's tools store
+    them.
+    """
     if not client:
         return None
     import anthropic
@@ -472,7 +477,9 @@ _DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
 def _capabilities(
     options: Mapping[str, str], provider: Provider
 ) -> Capabilities | None:
-    """Return the capabilities that `?discovery=` selects; None if it is absent, and the known ones apply."""
+    """Return the capabilities selected by `?discovery=`; None if the option is missing, so that the known ones
+    apply.
+    """
     if "discovery" not in options:
         return None
     allowed = _DISCOVERIES[provider.protocol]
@@ -514,7 +521,7 @@ def _base_url(
 
 
 def _azure_url(endpoint: str | None) -> str:
-    """Return the resource's address, with the version of the API that all its models speak."""
+    """Return the URL of the Azure resource, with the API version that all its models support."""
     if not endpoint:
         raise ConfigError(
             "model: AZURE_OPENAI_ENDPOINT is not set; export it as https://<resource>.openai.azure.com"
@@ -526,9 +533,9 @@ def _azure_url(endpoint: str | None) -> str:
 
 
 def ollama_url(host: str) -> str:
-    """Return the address of Ollama's server from OLLAMA_HOST.
+    """Return the URL of Ollama's server from OLLAMA_HOST.
 
-    `ollama serve` binds to that host, with or without port and scheme, possibly 0.0.0.0.
+    `ollama serve` binds to that host. It may lack port and scheme, and may be 0.0.0.0.
     """
     if "://" in host:
         url = host
@@ -546,7 +553,9 @@ def _key(
     environ: Mapping[str, str],
     base_url: str | None,
 ) -> tuple[str, str | None]:
-    """Return the variable and the key. A base URL from the model's options never gets the provider's usual key."""
+    """Return the variable of the key, and the key. A base URL in the model's options never gets the provider's usual
+    key.
+    """
     from mcpagent.models.transport.sdk_connection import usable_key
 
     named = spec.options.get("api_key_env")

@@ -1,4 +1,4 @@
-"""A model with scripted replies, for tests: no key, no network, every request recorded."""
+"""A model with scripted replies, for tests: no key, no network, and every request is recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScriptExhaustedError(AssertionError):
 
 
 class ScriptedModel:
-    """Returns the replies in order, one per request, and stores the requests in `requests`.
+    """Returns the replies in order, one for each request, and stores the requests in `requests`.
 
     A reply is a text, a call or a list of calls, a whole `Message` or `ModelResponse`, an exception to raise, or a
     function of the request that returns one of these. Calls with an empty ID get `call_<request>_<position>`.

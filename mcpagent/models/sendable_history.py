@@ -53,7 +53,7 @@ from mcpagent.values.messages import (
 )
 
 PROTOCOLS = {"anthropic": "messages", "openai": "responses"}
-"""Protocols of providers by name; all others use Chat Completions."""
+"""The API of a provider by name; providers that are not listed use Chat Completions."""
 
 SERVER_TOOLS: Mapping[str, frozenset[str]] = {
     "messages": frozenset(
@@ -68,16 +68,16 @@ SERVER_TOOLS: Mapping[str, frozenset[str]] = {
     ),
     "chat": frozenset(),
 }
-"""By protocol: block types of tools that the provider ran. The client does not answer them, and returns them unchanged.
-"""
+"""By API: types of the blocks of tools that the provider ran. The client only returns these blocks unchanged."""
 
 _BINDS = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5)}
-"""Families of Claude, and the first version that refuses thoughts after a changed history (wire formats, thinking
-binding)."""
+"""Families of Claude, and the first version that refuses thinking after a change of the history before it (wire
+formats, thinking binding).
+"""
 
 
 def address_of(base_url: str) -> str:
-    """Return host, port and path, without secrets and irrelevant parts: on this machine, ports vary.
+    """Return host, port and path of an address, without secrets and irrelevant parts, such as the port on this machine.
 
     Returns "" for an invalid address.
     """
@@ -101,11 +101,11 @@ def written_for(
     gone: Collection[str] = (),
     servers: Collection[str] = (),
 ) -> tuple[Message, ...]:
-    """Return the history as it may be written to a model: as many messages, in order.
+    """Return the history as it may be sent to a model: the same number of messages, in order.
 
     `origin` stays on messages from the target's address; a complete answer of the same model stays unchanged.
-    `searches`: whether the target searches deferred tools itself. `refused` is reasoning that it already refused, by
-    `thought_key`; `gone` are the IDs of expired containers. `servers` are the MCP servers that Anthropic calls in this
+    `searches`: the target's provider searches deferred tools itself. `refused` has the `thought_key` of reasoning that
+    it refused; `gone` has the IDs of expired containers. `servers` are the MCP servers that Anthropic calls in this
     request: it refuses call blocks of other servers.
     """
     origin: Origin | None = None
@@ -120,7 +120,9 @@ def written_for(
         if 0 < place <= bound:
             message = _without_thoughts(message)
         if message.role == "assistant":
-            if message.origin is not origin:  # mostly all are of one
+            if (
+                message.origin is not origin
+            ):  # usually all messages have the same origin
                 origin, nearness = message.origin, _nearness(message.origin, to)
             if nearness == "elsewhere" or (
                 gone and not containers_of(message).isdisjoint(gone)
@@ -156,7 +158,7 @@ def _without_thoughts(message: Message) -> Message:
 
 
 def last_container(messages: Sequence[Message], to: Origin) -> Container | None:
-    """Return the container that the last code of the conversation ran in, if the model's address has it."""
+    """Return the container of the last code run in the conversation, if this address has it; else None."""
     for message in reversed(messages):
         if (
             Container in map(type, message.parts)
@@ -172,10 +174,10 @@ _Nearness: TypeAlias = Literal["same model", "same address", "elsewhere"]
 
 
 def _nearness(origin: Origin | None, to: Origin) -> _Nearness:
-    """Return how near the origin is to the target; by the provider's name if no address is known.
+    """Return how close the origin is to the target; if no address is known, the provider's name decides.
 
-    A model and its dated snapshots are the same; an unknown model may be the same. Models of Chat Completions servers
-    share nothing.
+    A model and its dated snapshots are the same; an unknown model may be the same. Models behind Chat Completions share
+    nothing.
     """
     if (
         origin is None
@@ -203,7 +205,7 @@ def _at_home(
     refused: Collection[str],
     servers: Collection[str],
 ) -> Message:
-    """Return an answer of a model at the target's address."""
+    """Return an answer from a model at the target's address, as the target may receive it."""
     for part in message.parts:
         if isinstance(part, Thinking | ProviderBlock):
             break
@@ -242,7 +244,7 @@ def _at_home(
 
 
 def _of_servers(message: Message, servers: Collection[str]) -> Message:
-    """Return the message with calls of MCP servers that the request does not name written as text."""
+    """Return the message; calls of MCP servers that are not in the request become text."""
     blocks = [part.data for part in message.parts if isinstance(part, ProviderBlock)]
     lost = {
         id(block): str(block.get("id"))
@@ -289,7 +291,7 @@ def _plain(part: Part) -> Part:
 
 
 def _between(part: Part) -> Part:
-    """Return the part without the data of how a call was made: by a program, in a namespace, after a thought.
+    """Return the part without data about the origin of a call: a program, a namespace, or reasoning.
 
     Only the call's own provider can use that data.
     """
@@ -305,7 +307,7 @@ def _is_shared(block: ProviderBlock, to: Origin) -> bool:
 
 
 def _is_search(block: ProviderBlock) -> bool:
-    """Return whether the block is a search of deferred tools on a provider's side, or its result."""
+    """Return whether the block is a provider's search of deferred tools, or its result."""
     kind, name = str(block.data.get("type")), str(block.data.get("name"))
     return kind.startswith("tool_search_") or (
         kind == "server_tool_use" and name.startswith("tool_search_tool")
@@ -313,7 +315,9 @@ def _is_search(block: ProviderBlock) -> bool:
 
 
 def _whole(parts: Sequence[Part], to: Origin) -> list[Part]:
-    """Return the parts without what an answer that was cut off may end in."""
+    """Return the parts without those at the end that a provider refuses there, such as reasoning in an answer that was
+    cut off.
+    """
     kept = list(parts)
     for place in reversed(range(len(parts))):
         part = parts[place]
@@ -340,14 +344,14 @@ def _is_server_call(part: Part) -> bool:
 
 
 def thought_key(thought: Thinking) -> str:
-    """Return a key for the provider's data of a thought."""
+    """Return a key that identifies reasoning by its provider's data."""
     return sha256(
         json_text(thought.provider_data).encode("utf-8", "replace")
     ).hexdigest()
 
 
 def thoughts_of(messages: Iterable[Message]) -> frozenset[str]:
-    """Return the keys of all reasoning in a history."""
+    """Return the `thought_key` of all reasoning in a history."""
     return frozenset(
         thought_key(part)
         for message in messages

@@ -1,4 +1,4 @@
-"""Record the shown deltas of an answer, so that a restart can report the dropped ones."""
+"""Record the emitted deltas of an answer, so that a restart can report which of them are invalid."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from mcpagent.values.events import (
 Delta: TypeAlias = (
     TextDelta | ThinkingDelta | ProviderCallStarted | ProviderCallFinished
 )
-"""A part of an answer that is shown while it arrives."""
+"""A part of an answer that is emitted as it arrives."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """The next piece of a call's arguments, as JSON text; only a listener that requested it gets it."""
+    """The next piece of a call's arguments, as JSON text; only listeners that request it receive it."""
 
     name: str
     text: str
 
 
 class ShownDeltas:
-    """Passes events on and records the shown deltas of one answer. `keep` marks the ones that a restart repeats."""
+    """Passes events on, and records the emitted deltas of one answer. `keep` marks deltas that stay valid in a
+    restart.
+    """
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -38,31 +40,31 @@ class ShownDeltas:
         self._kept = 0
 
     def __call__(self, event: Event) -> None:
-        """Pass the event on."""
+        """Record the event and pass it on."""
         if isinstance(event, Delta):
             self._deltas.append(event)
         elif isinstance(
             event, AnswerRestarted
-        ):  # a model in a chain reported its own answer
+        ):  # a model in a chain reported the restart itself
             self._deltas, self._kept = [], 0
         self._emit(event)
 
     def keep(self) -> None:
-        """Keep all deltas shown so far as part of the answer, even if its rest is dropped."""
+        """Mark all deltas so far as part of the answer, even if the rest becomes invalid."""
         self._kept = len(self._deltas)
 
     @property
     def any_since_kept(self) -> bool:
-        """True if a restart would drop deltas."""
+        """Return whether a restart would invalidate deltas."""
         return len(self._deltas) > self._kept
 
     @property
     def any_text(self) -> bool:
-        """True if a restart would drop text."""
+        """Return whether a restart would invalidate text."""
         return any(isinstance(delta, TextDelta) for delta in self._deltas[self._kept :])
 
     def restart(self, reason: str) -> None:
-        """Emit that the shown deltas are dropped, if there are any, and emit the kept ones again."""
+        """Report that the deltas so far are invalid, if there are any, and emit the kept ones again."""
         if not self.any_since_kept:
             return
         kept, dropped = self._deltas[: self._kept], self._deltas

@@ -1,7 +1,7 @@
-"""Compute the tools that a history added, changed and withdrew, by position; each adapter writes them in its form.
+"""Compute the tools that a history added, changed and removed, by position; each adapter writes them in its API's form.
 
-The underlying rule: sent bytes never change. So a found tool keeps the definition it was found with, a later change is
-announced where it happened, and a withdrawn tool stays where it was written.
+The rule behind it: bytes that were sent never change. So a found tool keeps its first definition, a later change is
+announced at the position where it happened, and a removed tool stays where it was written.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from mcpagent.values.messages import (
 SEARCH_NAMES = frozenset(
     {"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"}
 )
-"""The runtime's own tools with texts of mcpagent."""
+"""The runtime's own tools whose results mcpagent writes."""
 
 READER_NAMES = ("read_large_output", "search_large_output", "query_large_output")
 """The runtime's own tools that read offloaded results, in the order in which they are offered."""
 
 RESERVED_NAMES = SEARCH_NAMES.union(READER_NAMES)
-"""Names that no other tool is offered under."""
+"""Names that no other tool may have."""
 
 SUBMIT_TOOL = "submit_answer"
-"""The tool that a model calls to return its answer as data. It appears in requests, not in a history, and its name is
-reserved."""
+"""The tool with which a model submits its answer as data. It is only in requests, never in a history. Its name is
+reserved.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """The changes at one position of the history: tools that became callable, were redefined, or were removed.
 
-    `result` is the ID of the call they belong to, or "". `new` are the added tools that never appeared
+    `result` is the ID of the call that caused them, or "". `new` are those of the `added` tools that never appeared
     before.
     """
 
@@ -55,10 +56,9 @@ class Change:
 class ToolPlan:
     """The tools of one request by origin.
 
-    `eager` were offered from the start, with their definitions of that time. `found` came later, in order, each with
-    the definition it was found with; `withdrawn` tools may not be called any more. `changes` has, by position of the
-    message, the changes to announce there. The provider could search `deferred` from the start, and `joined`, by
-    position, from there on.
+    `eager` were offered from the start, with their first definitions. `found` came later, in order, each with its first
+    definition; `withdrawn` tools may not be called any more. `changes` has the changes to announce, by position of the
+    message. The provider could search `deferred` tools from the start, and `joined` ones from their position on.
     """
 
     eager: tuple[ToolDefinition, ...]
@@ -70,11 +70,11 @@ class ToolPlan:
 
     @property
     def all_tools(self) -> tuple[ToolDefinition, ...]:
-        """All tools, append-only: eager ones, then found ones in order, including withdrawn ones."""
+        """All tools: first eager ones, then found ones in order, including withdrawn ones. The list only grows."""
         return (*self.eager, *self.found.values())
 
     def new_at(self, position: int) -> tuple[ToolDefinition, ...]:
-        """Return the tools that became callable for the first time in the message at this position."""
+        """Return the tools that became callable for the first time at this position."""
         return tuple(
             tool for change in self.changes.get(position, ()) for tool in change.new
         )
@@ -82,7 +82,7 @@ class ToolPlan:
     def in_order_of_arrival(self) -> tuple[ToolDefinition, ...]:
         """Return all tools that are not eager, in the order in which the provider first received their definitions.
 
-        A tool whose definition changed has its place of the first one, and the last definition.
+        A tool whose definition changed keeps its position, with the last definition.
         """
         arrived = {tool.name: tool for tool in self.deferred}
         for position in sorted({*self.changes, *self.joined}):
@@ -91,13 +91,13 @@ class ToolPlan:
         return tuple({**arrived, **self.found}.values())
 
     def callable_names(self) -> list[str]:
-        """Return the tools that may be called now, in the order they are written."""
+        """Return the names of the tools that may be called now, in the order of the request."""
         return [tool.name for tool in self.all_tools if tool.name not in self.withdrawn]
 
 
 @dataclass(slots=True)
 class _Fold:
-    """The state after a part of the history: the last definition of each added tool, and the withdrawn tools.
+    """The result of folding a part of the history: the last and first definitions of added tools, and withdrawn tools.
 
     `was` are changed or withdrawn tools that were offered from the start: their position among these, and their first
     definition.
@@ -114,9 +114,9 @@ class _Fold:
 def plan_tools(request: ModelRequest) -> ToolPlan:
     """Compute the origin of the request's tools from its history.
 
-    A tool that the history added, that is not offered now and was not withdrawn in it no longer exists, or belongs to
-    another configuration: it is omitted. A tool that changed without a record in the history has its new definition
-    from the start: correctness precedes the cache.
+    A tool is omitted if the history added and did not withdraw it, but it is not offered now: it no longer exists, or
+    belongs to another configuration. If a tool changed without a record in the history, its new definition is used from
+    the start: correctness matters more than the cache.
     """
     offered = {tool.name: tool for tool in request.tools}
     searchable = {tool.name: tool for tool in request.deferred_tools}
@@ -152,7 +152,7 @@ def plan_tools(request: ModelRequest) -> ToolPlan:
 
 
 def _changing(messages: Sequence[Message]) -> dict[int, Message]:
-    """Return the messages that change tools, by position; only here are all messages inspected."""
+    """Return the messages that change tools, by position. Only this function reads all messages."""
     return {
         position: message
         for position, message in enumerate(messages)
@@ -164,7 +164,7 @@ def _changing(messages: Sequence[Message]) -> dict[int, Message]:
 def _joined(
     changing: Mapping[int, Message], searchable: Mapping[str, ToolDefinition]
 ) -> dict[int, tuple[ToolDefinition, ...]]:
-    """Return, for each position, the tools that a provider could search from there on; each tool once."""
+    """Return, by position, the tools that a provider could search from there on; each tool once."""
     waiting = dict(searchable)
     joined: dict[int, tuple[ToolDefinition, ...]] = {}
     for position, message in changing.items():
@@ -204,9 +204,11 @@ def _advance(fold: _Fold, change: ToolsChanged) -> None:
 def _eager(
     offered: Sequence[ToolDefinition], fold: _Fold
 ) -> tuple[ToolDefinition, ...]:
-    """Return the tools offered from the start, withdrawn ones too, each at its position with its first definition.
+    """Return the tools offered from the start, including withdrawn ones, at their position and with their first
+    definition.
 
-    A tool that disappeared without a record in the history is omitted; one that changed so has its current definition.
+    A tool that disappeared without a record in the history is omitted; one that changed without a record has its
+    current definition.
     """
     now = {tool.name: tool for tool in offered}
     eager = [
@@ -226,7 +228,7 @@ def _eager(
 def places_of(
     names: Iterable[str], offered: Sequence[ToolDefinition], parts: Iterable[Part]
 ) -> tuple[tuple[int, ToolDefinition], ...]:
-    """Return `ToolsChanged.was` for a change of these tools: the ones offered from the start, by the history."""
+    """Return the value of `ToolsChanged.was` for a change of these tools: those that were offered from the start."""
     wanted = set(names)
     return tuple(
         (place, tool)
@@ -266,7 +268,7 @@ def _change(
     told: dict[str, ToolDefinition],
     callable_now: set[str],
 ) -> Change:
-    """Return the change at one position, against earlier announcements; updates `told` and `callable_now`."""
+    """Return the change at one position, compared with earlier announcements; update `told` and `callable_now`."""
     removed = tuple(name for name in part.removed if name in callable_now)
     callable_now.difference_update(removed)
     new: list[ToolDefinition] = []
@@ -294,7 +296,7 @@ def _same(one: ToolDefinition, other: ToolDefinition) -> bool:
 def changes_in_words(
     plan: ToolPlan, messages: Sequence[Message]
 ) -> dict[int, tuple[Change, ...]]:
-    """Return the changes to announce as text, by position; changes within an answer are announced after it."""
+    """Return the changes to announce as text, by position; changes inside an answer are announced after it."""
     told: dict[int, tuple[Change, ...]] = {}
     for position, changes in plan.changes.items():
         following = range(position, len(messages))
@@ -307,7 +309,7 @@ def changes_in_words(
 
 
 def redefinition_notes(change: Change) -> list[str]:
-    """Return the words for changed definitions, for models that know no other way."""
+    """Return notes about changed definitions, for models whose API has no other way to report them."""
     return [
         f"The tool {tool.name} changed; from now on it is: {as_text(tool)}"
         for tool in change.redefined
@@ -315,7 +317,7 @@ def redefinition_notes(change: Change) -> list[str]:
 
 
 def as_text(tool: ToolDefinition) -> str:
-    """Return a definition as JSON, so that a server's text cannot imitate mcpagent's."""
+    """Return a definition as JSON, so that a server's text in it cannot imitate mcpagent's own."""
     return json_text(
         {
             "name": tool.name,
@@ -332,10 +334,10 @@ def annotated(
     *,
     inside: Collection[str] = SEARCH_NAMES,
 ) -> Message:
-    """Return the message with each change's notes after the result it belongs to, else at the end of the message.
+    """Return the message with each change's notes after the result that caused it, else at the end of the message.
 
-    Notes are part of a result only if it is from a tool in `inside`, whose text mcpagent writes: in other results they
-    would be indistinguishable from third-party text.
+    Notes are added inside a result only if its tool is in `inside`, whose results mcpagent writes: in other results,
+    they would look like third-party text.
     """
     if not changes:
         return message
@@ -363,7 +365,7 @@ def annotated(
 def with_found(
     message: Message, request: ModelRequest, names_of: Callable[[Part], Sequence[str]]
 ) -> Message:
-    """Return the message with the tools of the provider's own search, directly after each search's result."""
+    """Return the message with tool changes for the provider's own searches, each directly after the search's result."""
     offered = {tool.name for tool in request.tools}
     deferred = {
         tool.name: tool for tool in request.deferred_tools if tool.name not in offered

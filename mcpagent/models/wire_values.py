@@ -1,4 +1,4 @@
-"""Shared conversions for writing a history: names, IDs, schemas, files and arguments that providers accept."""
+"""Shared conversions for writing a history: names, IDs, schemas, files and arguments in forms that providers accept."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ NO_INPUT = "(no input)"
 NO_ANSWER = "(no answer)"
 """Replaces a missing answer, if the provider requires one."""
 NO_RESULT = "(no result: the call was not run)"
-"""The result of a call without one: every provider refuses a call without a result."""
+"""The result for a call without one, because every provider refuses such a call."""
 
 _LINE = "\n"
 MAX_ARGUMENT_CHARACTERS, MAX_ARGUMENT_LEVELS = 4_000_000, 100
-"""Most characters and levels of a call's arguments as JSON: more than any model writes, and still valid in the next
-request."""
+"""Maximum characters and levels of a call's arguments as JSON: more than any model writes, and still valid in the next
+request.
+"""
 CUT_OFF = "(cut off before the arguments arrived)"
 
 _ILLEGAL_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -52,11 +53,11 @@ _REFUSED_AT_THE_TOP = (*_COMBINERS, "not", "enum", "if", "then", "else")
 
 
 def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema unchanged, unless Anthropic and OpenAI would refuse the whole request for it.
+    """Return the schema unchanged, unless Anthropic or OpenAI would refuse the whole request because of it.
 
-    Both demand an object at the top without `anyOf`, `oneOf`, `allOf`, `not`, `enum` there. Such a schema is widened:
-    the branches' properties become optional ones, so the model still sees them; arguments are validated against the
-    original schema anyway. Nothing below the top level is changed.
+    Both require an object at the top, without `anyOf`, `oneOf`, `allOf`, `not` or `enum` there. Other schemas are
+    widened: the properties of the branches become optional ones, so that the model still sees them. Arguments are
+    validated against the original schema anyway. Nothing below the top level changes.
     """
     is_legal = schema.get("type") == "object" and isinstance(
         schema.get("properties"), Mapping
@@ -83,7 +84,9 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def legal_id(call_id: str, *, longest: int) -> str:
-    """Return the id itself if every provider takes it, else a hash of it: the same for a call and its result."""
+    """Return the ID itself if every provider accepts it, else a hash of it, so that a call and its result get the
+    same.
+    """
     if call_id and len(call_id) <= longest and not _ILLEGAL_IN_NAME.search(call_id):
         return call_id
     return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
@@ -94,7 +97,9 @@ def ids_on_the_wire(
     legal: Callable[[str], str],
     own: Callable[[str], str] = str,
 ) -> dict[str, str]:
-    """Return the ID in requests of each call and result: others made legal, a provider's own as `own` returns it."""
+    """Return the ID in requests for each call and result: IDs of other providers made `legal`, the provider's own ones
+    through `own`.
+    """
     ids: dict[str, str] = {}
     for message in messages:
         for part in message.parts:
@@ -109,7 +114,7 @@ def ids_on_the_wire(
 
 
 def sendable_name(name: str, longest: int = 64) -> str:
-    """Return a called name that a provider accepts in a history, because a model can call any name."""
+    """Return the name of a call in a form that providers accept, because a model can call any name."""
     return _ILLEGAL_IN_NAME.sub("_", name)[:longest] or "unnamed"
 
 
@@ -117,10 +122,9 @@ LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def arguments_text(arguments: Any) -> str:
-    """Return the arguments of a call as the JSON text of an object: the same text if it is one, else "{}".
+    """Return the arguments of a call as the JSON text of an object: unchanged if they are one, else "{}".
 
-    Servers parse the arguments of earlier calls, and a call whose arguments cannot be read has a result that reports
-    it.
+    Servers parse the arguments of earlier calls. A call with unreadable arguments has an error result anyway.
     """
     if isinstance(arguments, str):
         if arguments.strip() and parse_object(arguments) is not None:
@@ -132,12 +136,12 @@ def arguments_text(arguments: Any) -> str:
 
 
 def data_url(part: Image | Document | Audio) -> str:
-    """Return `data:<media type>;base64,<data>`, the form of files of OpenAI."""
+    """Return `data:<media type>;base64,<data>`, OpenAI's form of a file."""
     return f"data:{part.media_type};base64,{part.data}"
 
 
 def shown_parts(result: ToolResult) -> list[Content]:
-    """Return the parts of a result for a model: no empty text, at least one part."""
+    """Return the parts of a result without empty texts, but at least one part."""
     parts: list[Content] = []
     for part in result.content:
         if not isinstance(part, Text) or part.text.strip():
@@ -146,13 +150,15 @@ def shown_parts(result: ToolResult) -> list[Content]:
 
 
 WriteFile: TypeAlias = Callable[[FilePart], Written | None]
-"""Callback that writes a file in a provider's format; None if the protocol has no such format."""
+"""Callback that writes a file in a provider's format; None if the API has no form for it."""
 
 
 def written_parts(
     parts: Iterable[Content], text_type: str, write_file: WriteFile
 ) -> list[Written]:
-    """Return the parts in a provider's form: no empty text, and a text for each file that the protocol cannot hold."""
+    """Return the parts in a provider's format: no empty texts, and a description for each file that the API has no form
+    for.
+    """
     written: list[Written] = []
     for part in parts:
         if isinstance(part, Text):
@@ -165,16 +171,16 @@ def written_parts(
 
 
 def plain_content(content: list[Written]) -> str | list[Written]:
-    """Return a single text as a string, the form that every server supports."""
+    """Return the content as a string if it is a single text, because every server supports that."""
     if len(content) == 1 and "text" in content[0]:
         return str(content[0]["text"])
     return content
 
 
 def headed(result: ToolResult, head: str, gap: str) -> list[Content]:
-    """Return the parts of a result for a text with other content, after a heading that names its tool.
+    """Return the parts of a result for embedding in a larger text, after a heading with the tool's name.
 
-    No text of the result can imitate the text after it: see `set_apart`.
+    No text in the result can imitate the text after it: see `set_apart`.
     """
     first, *others = _joined(shown_parts(result))
     apart = (
@@ -202,7 +208,9 @@ def _joined(parts: Iterable[Content]) -> list[Content]:
 
 
 def marked_error(result: ToolResult, text: str) -> str:
-    """Return the text, saying that it is an error, for providers whose format has no flag for it."""
+    """Return the text of a result, marked as an error if it is one, for providers whose format has no flag for
+    errors.
+    """
     if not result.error:
         return text
     says_so = text.lstrip().lower().startswith(("error", '{"error"'))
@@ -215,7 +223,7 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def json_text(value: Any) -> str:
-    """Return compact JSON with the given key order: the same value always gives the same bytes."""
+    """Return compact JSON in the existing order of keys: the same value always gives the same bytes."""
     return _COMPACT.encode(value)
 
 
@@ -227,10 +235,10 @@ def read_call(
     cut_off: bool,
     provider_data: dict[str, Any] | None = None,
 ) -> ToolCall:
-    """Return a call from its arguments, an object or JSON text. They are parsed strictly and never repaired.
+    """Return a call. `arguments`, an object or JSON text, are parsed strictly and never repaired.
 
     If they are not one JSON object, or the answer was cut off at this call, `malformed` has the text: arguments that
-    happen to parse may still be half of the intended ones.
+    can be parsed may still be incomplete.
     """
     if isinstance(arguments, str):
         text = arguments
@@ -251,9 +259,9 @@ def read_call(
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """Parse one JSON object; an empty text is `{}` (a call without arguments); None for other texts.
+    """Parse one JSON object; an empty text gives {} (a call without arguments). None for any other text.
 
-    An object that nests too deep for any tool is refused: it could not be written into the next request.
+    An object that is nested too deeply is also refused, because it could not be written into the next request.
     """
     if not text.strip():
         return {}
@@ -277,9 +285,10 @@ _STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Part, ...]:
-    """Return the parts, with a new ID for each call without one, or with the ID of another call.
+    """Return the parts, with a new ID for each call that has none or has the ID of another call.
 
-    Some servers number the calls of every answer alike; Anthropic refuses a conversation with the same ID twice.
+    Some servers number the calls of every answer in the same way; Anthropic refuses a conversation with the same ID
+    twice.
     """
     listed = list(parts)
     if not any(isinstance(part, ToolCall) for part in listed):
@@ -305,7 +314,7 @@ def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Par
 
 
 def usage_count(usage: object, *path: str) -> int:
-    """Return the number at a path of a usage object; 0 if it is missing or no valid number of tokens."""
+    """Return the number at a path of a usage object; 0 if it is missing or not a valid token count."""
     for key in path:
         if isinstance(usage, Mapping):
             usage = usage.get(key)
@@ -317,7 +326,9 @@ def usage_count(usage: object, *path: str) -> int:
 
 
 def openai_usage(usage: object, sent: str, written: str) -> Usage:
-    """Return the usage from the API's names for tokens `sent` and `written`; the sent ones include cached ones."""
+    """Return the usage. `sent` and `written` are the API's names for input and output tokens; the input includes cached
+    tokens.
+    """
     return Usage(
         input_tokens=usage_count(usage, sent),
         output_tokens=usage_count(usage, written),
@@ -328,7 +339,7 @@ def openai_usage(usage: object, sent: str, written: str) -> Usage:
 
 
 def stop_of(message: Message, *, cut: bool, refused: bool) -> ResponseStop:
-    """Return why an answer ended."""
+    """Return the reason for the end of an answer."""
     if cut or refused:
         if cut:
             return "length"
@@ -339,5 +350,5 @@ def stop_of(message: Message, *, cut: bool, refused: bool) -> ResponseStop:
 
 
 def without(data: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """Return a copy of the object that lacks these keys, the others in their order."""
+    """Return a copy of the object without these keys; the order of the others stays."""
     return {key: value for key, value in data.items() if key not in keys}

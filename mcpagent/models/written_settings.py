@@ -1,4 +1,4 @@
-"""Write settings as fields of a request body: the supported ones, under the names of protocol and server."""
+"""Write settings as fields of a request body: the supported ones, under the names of the API and server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mcpagent.models.provider_tools.provider_tool_forms import WrittenTools
 from mcpagent.values.messages import Origin
 
 DEFAULT_MAX_TOKENS = 32_000
-"""`max_tokens` of an Anthropic model that the table lacks, because the API requires the field."""
+"""`max_tokens` for an Anthropic model that is not in the table, because the API requires the field."""
 
 _BUDGETS: Mapping[str, int] = {
     "minimal": LEAST_BUDGET,
@@ -35,10 +35,10 @@ _BUDGETS: Mapping[str, int] = {
 """Thinking budgets in tokens by effort, for models that accept a number."""
 
 _ROOM_TO_ANSWER = 4_000
-"""Tokens of the maximum output that are reserved for the answer, or a quarter of it if that is less."""
+"""Part of the maximum output reserved for the answer, in tokens; at most a quarter of it."""
 
 _MEDIUM_FROM, _HIGH_FROM = 8_000, 20_000
-"""Minimum budgets of "medium" and "high", for models that accept an effort."""
+"""Minimum thinking budgets that count as "medium" and "high" for models that accept an effort."""
 
 MOST_STOPS = 4
 """Maximum number of stop sequences (OpenAI's API reference, `stop`)."""
@@ -47,12 +47,12 @@ _UNKNOWN_TO = {
     "messages": ("seed", "prompt_cache_key"),
     "responses": ("stop", "seed"),
 }
-"""By protocol: settings without a field."""
+"""By API: settings that it has no field for."""
 
 
 @dataclass(slots=True)
 class WrittenSettings:
-    """The settings as fields of a request body, and, by setting, why it is omitted, or its replacement."""
+    """The settings as fields of a request body; and, by setting, the reason why it is omitted, or its replacement."""
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
@@ -66,10 +66,10 @@ def written_settings(
     limit_field: str = "max_tokens",
     run: WrittenTools | None = None,
 ) -> WrittenSettings:
-    """Write the request's settings that the model supports.
+    """Return the fields for the request's settings that the model supports.
 
-    `limit_field` is the name of the output limit on a Chat Completions server; `run` are provider tools in the same
-    request, which `tool_choice` can name, too.
+    `limit_field` is the field of the maximum output on a Chat Completions server. `run` are provider tools in the same
+    request, which `tool_choice` can also name.
     """
     run = run or WrittenTools()
     profile, settings, made = profile_of(to), request.settings, WrittenSettings()
@@ -123,7 +123,7 @@ def _most(
 def _cooled(
     settings: ModelSettings, to: Origin, made: WrittenSettings
 ) -> ModelSettings:
-    """Return the settings with a temperature that Claude takes: from 0 to 1 (Anthropic's API reference)."""
+    """Return the settings with a temperature that Claude accepts: from 0 to 1 (Anthropic's API reference)."""
     heat = settings.temperature
     if heat is None or heat <= 1 or identity_of(to.model).maker != "anthropic":
         return settings
@@ -160,7 +160,9 @@ def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) ->
 def _effort(
     thinking: str | int, efforts: Sequence[Effort], made: WrittenSettings
 ) -> Effort:
-    """Return the effort that comes nearest, of two the higher, and note it if it is another one."""
+    """Return the nearest supported effort, the higher of two equally near; if it differs from the setting, record
+    that.
+    """
     asked = _level_of(thinking)
     wanted = EFFORTS.index(asked)
     nearest = min(
@@ -182,7 +184,7 @@ def _effort(
 
 
 def _level_of(thinking: str | int) -> Effort:
-    """Return the effort that a level or a budget means, for any model."""
+    """Return the effort level for a thinking level or a budget in tokens."""
     if isinstance(thinking, int):
         if thinking >= _HIGH_FROM:
             return "high"
@@ -228,7 +230,9 @@ def _budget(thinking: str | int) -> int:
 
 
 def _goes_on_without_thought(request: ModelRequest) -> bool:
-    """Return whether the model is amid calls that it began without thinking: then it cannot start thinking."""
+    """Return whether the model is in the middle of calls that it began without thinking, so that it cannot start to
+    think.
+    """
     answers = [message for message in request.messages if message.role == "assistant"]
     return request.messages[-1].role == "tool" and all(
         part.type != "thinking" for part in answers[-1].parts[:1]
@@ -260,7 +264,7 @@ def _take_effort(
     made: WrittenSettings,
     efforts: Sequence[Effort] = (),
 ) -> None:
-    """The effort in a field of this name, `reasoning` or `reasoning_effort`; `efforts` are those of the server."""
+    """Write the effort into the field `name`, `reasoning` or `reasoning_effort`; `efforts` are those of the server."""
     if thinking is None or (
         thinking == "off" and profile.thinking in ("none", "budget")
     ):
@@ -355,7 +359,7 @@ def _note_switch(thinking: str | int | None, made: WrittenSettings) -> None:
 def _think_as_mistral(
     thinking: str | int | None, profile: Profile, made: WrittenSettings
 ) -> None:
-    """Write thinking as in Mistral's docs on reasoning: an effort "high" or "none", or a prompt mode for Magistral."""
+    """Write thinking as in Mistral's docs on reasoning: the effort "high" or "none", or a prompt mode for Magistral."""
     if profile.thinking == "effort" and profile.efforts:
         _take_effort("reasoning_effort", thinking, profile, made)
     elif profile.thinking == "adaptive" and thinking == "off":
@@ -404,7 +408,7 @@ def _as_chat(
 def _few_stops(
     stops: Sequence[str], server: Server, made: WrittenSettings
 ) -> list[str]:
-    """Return as many texts as OpenAI takes: "up to 4 sequences"; other servers accept more, or report their limit."""
+    """Return at most the number of stop texts that OpenAI accepts; other servers accept more, or report their limit."""
     if server.dialect != "openai" or len(stops) <= MOST_STOPS:
         return list(stops)
     made.changed["stop"] = (
@@ -414,7 +418,7 @@ def _few_stops(
 
 
 def _was_just_asked(request: ModelRequest) -> bool:
-    """Return whether the last message is a question: a user's turn after results is information, not a question."""
+    """Return whether the last message is a prompt. A user's turn after tool results is not one."""
     before = next(
         (
             message.role
@@ -427,7 +431,9 @@ def _was_just_asked(request: ModelRequest) -> bool:
 
 
 def _thinks(made: WrittenSettings) -> bool:
-    """Return whether Claude is to think: it then accepts no required call (Anthropic docs, extended thinking)."""
+    """Return whether thinking is on for Claude, so that it accepts no required call (Anthropic docs, extended
+    thinking).
+    """
     return made.fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
 
 
@@ -438,7 +444,7 @@ def _choose_tools(
     made: WrittenSettings,
     run: WrittenTools,
 ) -> None:
-    """Write which tool must be called, if the question was just asked, or that none may be."""
+    """Write which tool must be called, if the last message is a prompt, or that none may be called."""
     if chosen is None or (chosen != "none" and not _was_just_asked(request)):
         return
     is_name = chosen not in ("none", "required")
@@ -447,7 +453,7 @@ def _choose_tools(
     elif chosen != "none" and to.protocol == "messages" and _thinks(made):
         made.left_out["tool_choice"] = "no call can be demanded while it thinks"
     elif chosen in run.choices and to.protocol == "responses":
-        # The form that names one tool knows no "web_search"; a list of allowed tools names any.
+        # The form that names one tool does not support "web_search"; a list of allowed tools supports any name.
         made.fields["tool_choice"] = {
             "type": "allowed_tools",
             "mode": "required",

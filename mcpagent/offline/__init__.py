@@ -1,1 +1,1 @@
-"""The rules of the offline model: compute the next message from messages and tool definitions only."""
+"""The rules of the offline model: they compute the next message from messages and tool definitions alone."""

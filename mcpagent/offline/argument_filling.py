@@ -1,4 +1,4 @@
-"""Fill the arguments of a tool from a need: each value is used once, and every word of the need is accounted for."""
+"""Fill the arguments of a tool from a need: each value is used once, and each word of the need must have a use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FORMATS = {
     "date-time": "moment",
     "time": "time",
 }
-_KINDS = {  # matched against "name as words|description"
+_KINDS = {  # matched against "name as words|description" of a parameter
     "zone": r"time ?zone\b.*\||\b(?:tz|zone)\||\|.*\biana\b",
     "url": r"\b(?:url|uri|link|website|href)\|",
     "email": r"\be ?mail\b.*\||\|.*email address",
@@ -59,7 +59,7 @@ _PERCENT = frozenset(
 _NO_NAME = DESTRUCTION | word_set(
     "or if not no but unless than except every everything anything something nothing stuff things ones rid"
 )
-# Done only where asked for: "the colour teal" is not to be inverted.
+# A tool does these only on request: in "the colour teal", nothing is to be inverted.
 _DEEDS = word_set(
     "mix invert reverse shuffle sort encode decode difference convert split remove count add distance"
 )
@@ -67,10 +67,11 @@ _ANNOUNCED = re.compile(
     r"(?i)(?::\s+|\b(?:saying|that says|containing|(?:remember|note) that|remind me to)\s+)(?=\S)"
 )
 _FILE = re.compile(r"\w\.[A-Za-z]\w{0,4}$")
-"""The end of a file name, which a folder lacks."""
+"""Matches the end of a file name, which a folder's name lacks."""
 
 _ROLES = re.compile(r"(?i)\b(?:of|is|are|was|as|in|into|on|out)\b")
-# Filler before and after a text without quotes: "uppercase i love you" is not for rules.
+# Words around a text argument without quotes. Rules cannot judge a text like "uppercase i love you", which begins with
+# one.
 _LEADS = word_set(
     """and also so then which the a of for is are me word words text phrase sentence string following message value what
     what's whats please translate make tell show give get find"""
@@ -87,7 +88,7 @@ _LIST = re.compile(
 
 
 class ParameterSlot:
-    """A parameter. `direction`: -1 for a source or start, 1 for a target or end, 0 otherwise."""
+    """A parameter of a tool. `direction`: -1 for a source or start, 1 for a target or end, 0 otherwise."""
 
     def __init__(self, name: str, schema: Mapping[str, Any], required: bool) -> None:
         self.name, self.schema, self.required = name, schema, required
@@ -120,7 +121,7 @@ class ParameterSlot:
 
 
 def slots_of(schema: Mapping[str, Any]) -> list[ParameterSlot]:
-    """Return the parameters of an input schema; a name that is only listed as required is one too."""
+    """Return the parameters of an input schema, including names that are only listed as required."""
     properties, required = properties_of(schema), required_of(schema)
     names = list(dict.fromkeys((*map(str, properties), *required)))[:60]
     return [
@@ -130,7 +131,9 @@ def slots_of(schema: Mapping[str, Any]) -> list[ParameterSlot]:
 
 
 def _resolved(schema: Any, root: Mapping[str, Any], level: int = 0) -> dict[str, Any]:
-    """Return one plain schema: merge a local `$ref` and the first non-null branch of `anyOf`, `oneOf` or `allOf`."""
+    """Return a schema with a local `$ref` and the first non-null branch of `anyOf`, `oneOf` or `allOf` merged into
+    it.
+    """
     plain = {}
     if isinstance(schema, Mapping):
         plain = {str(key): value for key, value in schema.items()}
@@ -156,9 +159,9 @@ def _resolved(schema: Any, root: Mapping[str, Any], level: int = 0) -> dict[str,
 class Fit:
     """The match of a tool with a need.
 
-    `arguments` are those of one call; `others` are the differing arguments of further calls of the same kind. Arguments
-    that the need leaves open come from `known`, the arguments of a call that it refers to. It `follows` if it only
-    gives other values for that call ("and in Paris?"). `taken` are the pieces that became arguments.
+    `arguments` are those of one call; `others` are the arguments of further calls of the same kind. Arguments that the
+    need does not state come from `known`, the arguments of an earlier call that it refers to. `follows` is True if the
+    need only changes values of that call ("and in Paris?"). `taken` are the pieces that became arguments.
     """
 
     def __init__(
@@ -197,7 +200,7 @@ class Fit:
                 if kind in ("path", "glob") and slots[0].required:
                     or_quoted = ["quoted"]
                 pieces = self._free(kind)
-                if kind == "digits":  # the number of an invoice may have letters
+                if kind == "digits":  # an invoice number may contain letters
                     pieces = self._free("label") or self._free("number")
                 if not any(slot.required for slot in slots):
                     pieces = [piece for piece in pieces if not self._is_summand(piece)]
@@ -216,7 +219,7 @@ class Fit:
         ):
             self._take(
                 self._open("number")[0], Piece("number", 0, 0, 1)
-            )  # "how many ounces are in a pound"
+            )  # as in "how many ounces are in a pound"
         is_new = bool(self.arguments)
         kept = {
             slot.name: known[slot.name]
@@ -240,7 +243,7 @@ class Fit:
         if self.is_asked_whole:
             self.unused = []
         else:
-            # "split by 3" lacks what to split; the number is understood.
+            # "split by 3" does not state the object; the number itself is accounted for.
             self.unused = [
                 need.text[start:end]
                 for start, end in self._unused()
@@ -251,7 +254,7 @@ class Fit:
     def _take(self, slot: ParameterSlot, piece: Piece) -> None:
         value = piece.value
         if slot.kind == "text" and concept("lines") in self.named:
-            value = re.sub(r",\s*", "\n", value)  # "sort pear, apple, fig"
+            value = re.sub(r",\s*", "\n", value)  # as in "sort pear, apple, fig"
             if "\n" not in value:
                 return
         if slot.kind == "digits":
@@ -286,7 +289,7 @@ class Fit:
         ]
 
     def _hit(self, term: str) -> float:
-        """Return how strongly the tool is about a term; a parameter's words count once it has a value."""
+        """Return how strongly the tool matches a term. A parameter's words count only if the parameter has a value."""
         if term in self.named or term in self.told:
             if term in self.named:
                 return 3.0
@@ -298,7 +301,7 @@ class Fit:
         )
 
     def _unused(self) -> list[tuple[int, int]]:
-        """Return the words and values that nothing accounts for."""
+        """Return the positions of words and values that have no use."""
         doubtful = {piece.start for piece in self.doubtful}
         return [
             (start, end)
@@ -318,7 +321,7 @@ class Fit:
         return self.need.before(start)[:2] == ["many", "how"]
 
     def _score(self) -> float:
-        """Return how much of the need the tool covers, and how much of its name the need states; 0 if no match."""
+        """Return how well the tool covers the need and the need states the tool's name; 0 if they do not match."""
         asked = dict.fromkeys(map(concept, self.need.hints), 0.6)
         for start, end, word, meant in self.need.tokens:
             if not self.need.is_value(start, end) and (
@@ -332,14 +335,14 @@ class Fit:
         own = [word for word in split_words(self.name) if word not in WEAK] or ["-"]
         opposite = {"to": "from", "from": "to"}.get(split_words(self.name)[0], "-")
         is_opposite = re.search(rf"(?i)\b{opposite} {own[0]}\b", self.need.text)
-        # a tool without arguments must be called by name
+        # without arguments, the need must state the tool's name
         least = 3.0
         if self.arguments:
             least = 1.4
         is_meant = any(
             weight >= 0.6 and self._hit(term) >= least for term, weight in hits.items()
         )
-        # A tool that may change something needs an explicit request.
+        # A tool that may change something needs an explicit request for it.
         server = split_words(self.tool.server or "")
         unasked = [
             word for word in own if concept(word) not in asked and word not in server
@@ -347,10 +350,10 @@ class Fit:
         is_unasked = own[0] in unasked and self.tool.read_only is not True
         is_vague = (
             unasked and {concept(own[0]), self.need.verb} & _CODING
-        )  # "decode aGVsbG8="
+        )  # as in "decode aGVsbG8="
         is_topic = re.match(
             rf"(?i)\W*{own[0][:3]}\w*ing\b(?<!{own[0]})", self.need.text
-        )  # "flipping coins"
+        )  # as in "flipping coins"
         if (
             is_opposite
             or not is_meant
@@ -369,7 +372,9 @@ class Fit:
         return spoken + 1.2 * precise + 0.2 * len(self.arguments)
 
     def _choose(self) -> None:
-        """Assign enum values that the need names unambiguously; "16 hexadecimal" in a description is an enum, too."""
+        """Assign enum values that the need states unambiguously; a list of values in a description counts as an enum,
+        too.
+        """
         text, tokens = self.need.text, self.need.tokens
         for slot in sorted(
             self._open("enum", "number"), key=lambda slot: not slot.required
@@ -420,7 +425,7 @@ class Fit:
                 self._take(slot, piece)
 
     def _place(self, slots: list[ParameterSlot], pieces: list[Piece]) -> None:
-        """Assign pieces to parameters of their kind: first by the words around them, then in order of position."""
+        """Assign pieces to parameters of their kind, first by the words around them, then by position."""
         is_only = len(slots) == 1 and not any(
             slot.required for slot in self.slots if slot is not slots[0]
         )
@@ -437,7 +442,7 @@ class Fit:
                     [one for one in pieces if one != piece],
                 )
         if not self.taken and all(self.need.is_means(one.start) for one in pieces):
-            return  # "split by 3" names nothing to split
+            return  # "split by 3" does not state the object
         is_number = any(slot.kind == "number" for slot in slots)
         wanted = [slot for slot in slots if slot.required] or (
             slots if len(pieces) > 1 or not is_number else []
@@ -490,7 +495,7 @@ class Fit:
         if slot.kind == "zone" and any(
             0 <= piece.start - time.end < 7 for time in self.need.of("time")
         ):
-            return -4.0 * slot.direction  # "9:00 in Tokyo"
+            return -4.0 * slot.direction  # as in "9:00 in Tokyo"
         is_percent = noun == concept("%")
         if slot.kind == "number" and (is_percent or slot.words & _PERCENT):
             if is_percent and slot.words & _PERCENT:
@@ -499,13 +504,15 @@ class Fit:
         source, to, target = self.name.partition("_to_")
         is_result = (
             to and noun in concepts(target) and noun not in concepts(source)
-        )  # "5 miles", `km_to_miles`
+        )  # as "5 miles" for `km_to_miles`
         is_no_folder = (
             slot.kind == "path"
             and concept("folder") in slot.words
             and _FILE.search(str(piece.value))
         )
-        is_index = f"{before[0]}s" in split_words(slot.name)  # "line 2" are not 2 lines
+        is_index = f"{before[0]}s" in split_words(
+            slot.name
+        )  # "line 2" does not mean 2 lines
         if (
             is_result
             or is_no_folder
@@ -528,7 +535,7 @@ class Fit:
         return named + 2.0 * (slot.direction * self.need.direction(piece) > 0)
 
     def _list_up(self, slot: ParameterSlot) -> None:
-        """Assign a list: all numbers, all quoted texts, or the parts between commas."""
+        """Assign a list to a parameter: all numbers, all quoted texts, or the parts between commas."""
         kind = ParameterSlot("", _resolved(slot.schema.get("items"), {}), True).kind
         pieces = self._free("number" if kind == "number" else "quoted")
         if (
@@ -544,7 +551,7 @@ class Fit:
                 for part in parts
             ]
         gaps = (self.need.text[one.end : two.start] for one, two in pairwise(pieces))
-        # "The sum of 1 to 100" is not that of two numbers.
+        # "The sum of 1 to 100" is not the sum of two numbers.
         if (
             len(pieces) > (kind == "number")
             and kind in ("number", "name")
@@ -554,7 +561,7 @@ class Fit:
             self.taken += pieces
 
     def _write(self, slots: list[ParameterSlot]) -> None:
-        """Assign text: the part after a colon, quoted texts, the payload, and words that nothing else accounts for."""
+        """Assign texts: the part after a colon, quoted texts, the payload, and words without another use."""
         text, sides = self.need.text, ["path"] * all(slot.direction for slot in slots)
         sides.append("label")
         quoted = self._free("quoted", "email", "colour", *sides)
@@ -586,7 +593,7 @@ class Fit:
         self._use_leftover([slot for slot in slots if slot.name not in self.arguments])
 
     def _use_leftover(self, slots: list[ParameterSlot]) -> None:
-        """Assign the words that nothing else accounts for, run by run, if they can only be a missing argument."""
+        """Assign runs of words without another use, if they can only be a missing argument."""
         need, runs = self.need, list[Piece]()
         values = {
             piece.kind
@@ -619,7 +626,7 @@ class Fit:
                     or word in allowed
                     or self._is_taken(low, low + 1)
                 )
-            # "Spell hello" hints at words, but names no tool that takes a text.
+            # "Spell hello" suggests words, but names no tool that accepts a text.
             is_plain &= any(
                 concept(word) in self.named | self.told or self._is_taken(low, low + 1)
                 for low, _, word, _ in need.tokens
@@ -631,7 +638,8 @@ class Fit:
             if is_plain and (is_number or not values):
                 self._take(slots[0], Piece("text", start, end, need.text[start:end]))
         elif runs and not values and any(slot.kind != "text" for slot in slots):
-            # "The capital of France" and "which capital" ask for a capital: it is no value for a parameter `capital`.
+            # "The capital of France" and "which capital" ask for a capital, so the word is not a value for a parameter
+            # `capital`.
             asked = re.search(r"(\w+) (?:of|in) (?:the )?$", need.text[: runs[0].start])
             is_result = asked is not None and concept(asked[1]) in slots[0].words
             is_result |= any(need.before(run.start)[:1] in _ASKING for run in runs)

@@ -1,4 +1,6 @@
-"""Split a request into needs (about one per tool call) or small talk, and make words comparable with tools' words."""
+"""Split a request into needs (about one for each tool call) or small talk, and compare its words with words of
+tools.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ Step: TypeAlias = tuple[ToolCall, ToolResult]
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Return the words of a list that is written with spaces."""
+    """Return the set of words in a text with spaces."""
     return frozenset(words.split())
 
 
@@ -34,11 +36,10 @@ FILLER = word_set(
     someone somebody s t text word words string phrase sentence value values message number numbers following code
     between among translate saying one named called get find look tool function"""
 )
-"""Words without meaning for the choice of a tool. Words that restrict or negate a request (no, but, if) are not among
-them."""
+"""Words that do not help to choose a tool. Words that restrict or negate a request (no, but, if) are not included."""
 WEAK = FILLER | word_set(
     "read write list run create set new current"
-)  # they hardly help to choose a tool
+)  # these words hardly help to choose a tool
 
 _SAME = """
 time clock | folder directory dir directories | read open cat view display print content contents | list ls
@@ -51,7 +52,8 @@ currency money | birth born birthday | age old | average mean | common frequent 
 big large size | loan mortgage | complete done finish finished mark | send post | rename move | hexadecimal hex
 """
 _ROWS = [row.split() for row in re.split(r"[|\n]", _SAME)]
-# A written word comes before the stem of another: "time" is no multiplication, though "times" is.
+# A word itself takes precedence over the stem of another word: "time" does not mean multiplication, though "times"
+# does.
 _FIRST = {stem(word): row[0] for row in _ROWS for word in row} | {
     word: row[0] for row in _ROWS for word in row
 }
@@ -59,7 +61,7 @@ _FIRST = {stem(word): row[0] for row in _ROWS for word in row} | {
 
 @lru_cache(maxsize=8192)
 def concept(word: str) -> str:
-    """Return the key that a word is compared by: the stem of the first word of its group, or its own stem."""
+    """Return a key for comparing words: the stem of the first synonym in the word's group, or else its own stem."""
     low = word.lower().replace("’", "'").removesuffix("'s")
     return stem(_FIRST.get(low) or _FIRST.get(stem(low)) or low)
 
@@ -127,19 +129,19 @@ DESTRUCTION = word_set(
     """delete remove erase wipe clear purge forget drop destroy empty trash discard kill uninstall reset scrub nuke
     truncate shred unlink terminate"""
 )
-"""Verbs of irreversible removal."""
+"""Verbs that remove something irreversibly."""
 _AWAY = re.compile(
     r"(?i)^\W*(?:\w+ )?(?:get rid of|throw (?:away|out)|clean (?:up|out)|do away with)\b"
 )
 _SWEEPING = re.compile(
     r"(?i)\b(?:all|every|everything|everyone|each|any|whole|entire|both)\b"
 )
-# "If it's 9am in New York, ..." gives a value. Other suppositions are no request.
+# "If it's 9am in New York, ..." states a value. Other suppositions are not requests.
 _SUPPOSED_TIME = re.compile(
     r"(?i)\b(?:if|when|once|suppos(?:e|ing)(?: that)?|assum(?:e|ing)(?: that)?|given(?: that)?|let['’]s say|say)\s+"
     r"(?=(?:it(?:['’]s| is| was| were)|the time (?:is|was))\s+(?:\w+\s+)?(?:\d|noon\b|midnight\b))"
 )
-# A statement or a condition: the request behind it may depend on it.
+# Matches a sentence that begins like a statement or a condition ("If ..."): the request after it may depend on it.
 _STATES = re.compile(
     r"(?i)^\W*(?:(?:if|unless|once|suppos\w+|assum\w+|given|since|because|as|while)\b"
     r"|when\b(?! (?:is|are|was|were|do|does|did)\b)"
@@ -154,7 +156,7 @@ _BREAK = re.compile(
 _AMOUNT = re.compile(r"(?i)[-+]?[\d.,]+\s*[a-z°]+\s+(?:to|in|into)\s+\w+")
 _BACK = re.compile(r"(?i)(?<!\bis )\b(?:it|them|that|the result|there$)\b")
 
-# Patterns of requests -> the words that tools have for them. A lookahead stands for words that are values.
+# Patterns of requests -> words that tools use for them. A lookahead matches words that are also values.
 _PHRASES = {
     r"\bwhat(?:'s| is)? (?:the )?time\b|\btime is it\b|\bo'?clock\b": "time",
     r"(?=\b\d[\d.,]* ?[a-z°]+(?: per \w+)? (?:to|in|into|as) [a-z])(?!.*\d:\d)": "convert units",
@@ -190,7 +192,7 @@ _TOKEN = re.compile(
 
 
 def small_talk(text: str) -> str | None:
-    """Return the answer if the whole text is small talk, "" if it asks about the available tools; None otherwise."""
+    """Return an answer if the whole text is small talk, "" if it asks about the available tools; None otherwise."""
     answers = (
         answer
         for said, answer in _SMALL_TALK.items()
@@ -200,15 +202,15 @@ def small_talk(text: str) -> str | None:
 
 
 def first_word(text: str) -> str:
-    """Return the first word in lower case, skipping courtesies, or ""."""
+    """Return the first word in lower case, without courtesies, or ""."""
     words = re.findall(r"[^\W_]+(?:'\w+)?", text[:200].lower().replace("’", "'"))
     return next((word for word in words if word not in _COURTESIES), "")
 
 
 def split_needs(prompt: str, now: datetime) -> list[str]:
-    """Split the prompt at the start of each independent request, but not inside quotes, into at most five pieces.
+    """Split the prompt into at most five pieces, at the start of each independent request, but not inside quotes.
 
-    A time that is supposed ("if it's 9am in New York") becomes a statement of it.
+    A supposed time ("if it's 9am in New York") becomes a statement of the time.
     """
     prompt = _SUPPOSED_TIME.sub("", prompt)
     masked = text_without(
@@ -241,11 +243,11 @@ _BY = re.compile(r"(?i)\bby\W{1,3}$")
 
 
 class Need:
-    """A need of the user, the `steps` already taken for it, and an earlier turn's call that it may follow up.
+    """A need of the user, the `steps` already taken for it, and a call of an earlier turn that it may refer to.
 
-    `is_barred`: it forbids, supposes or reports something, or asks how to do it, so nothing is called. `destroys`: it
-    asks to take something away for good; `is_sweeping`: all of it. `tokens` are its words as (start, end, word as
-    written, concepts). `payload` is a longer text that came with it.
+    `is_barred`: it forbids, supposes or reports something, or asks how to do it, so no tool is called. `destroys`: it
+    asks to remove something permanently; `is_sweeping`: everything. `tokens` are its words as (start, end, word,
+    concepts). `payload` is a longer text that came with it.
     """
 
     def __init__(
@@ -293,7 +295,7 @@ class Need:
         ]
 
     def of(self, *kinds: str) -> list[Piece]:
-        """Return the need's values of these kinds. "Until Christmas" and "since May 1" also imply today."""
+        """Return the values of these kinds in the need. "Until Christmas" and "since May 1" also add today."""
         if kinds in (("zone",), ("sum",)):
             if kinds == ("sum",):
                 return self.sums
@@ -308,11 +310,11 @@ class Need:
         return pieces
 
     def is_value(self, start: int, end: int) -> bool:
-        """Return whether a position lies inside a value rather than among the words about it."""
+        """Return whether the position is inside a value."""
         return any(piece.start <= start and end <= piece.end for piece in self.pieces)
 
     def keywords(self) -> list[str]:
-        """Return the words that state the task, as written."""
+        """Return the words that state the task, unchanged and without values."""
         said = [
             token
             for token in self.tokens
@@ -321,22 +323,22 @@ class Need:
         return split_words(" ".join(dict.fromkeys(token[2] for token in said)))
 
     def before(self, start: int) -> list[str]:
-        """Return the words before a place, the nearest first."""
+        """Return the words before a position, the nearest first."""
         return split_words(self.text[:start])[::-1]
 
     def is_means(self, start: int) -> bool:
-        """Return whether the value at this position is a means, as in "by 3", and not the object."""
+        """Return whether the value at this position is a means, as in "by 3", not the object."""
         return bool(_BY.search(self.text, max(start - 6, 0), start))
 
     def direction(self, piece: Piece) -> int:
-        """Return -1 if "from" or "between" precedes a value, 1 if "to" or "until" does, else 0."""
+        """Return -1 if "from" or "between" precedes the value, 1 if "to" or "until" does, else 0."""
         near = [
             word
             for word in self.before(piece.start)[:8]
             if word not in ("the", "a", "an", "of")
         ] or [""]
         closes = near[0] == "and" and "between" in near
-        # "Between 5" without "and" is no beginning: "split 120 between 5".
+        # Without "and", "between 5" is not the start of a range, as in "split 120 between 5".
         opens = near[0] == "between" and "and" in split_words(self.text[piece.end :])
         if opens or near[0] in ("from", "since"):
             return -1

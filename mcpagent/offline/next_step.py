@@ -1,4 +1,4 @@
-"""Decide the next step for one need: search, add, call or finish. A pure function of the steps so far."""
+"""Decide the next step for one need: search, add, call or finish, as a pure function of the earlier steps."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from mcpagent.values.messages import ToolDefinition
 _WEAK_CONCEPTS = frozenset(map(concept, WEAK))
 SEARCH, ADD = "search_tools", "add_tool"
 VIRTUAL = frozenset((SEARCH, ADD, "remove_tool", "show_all_tools"))
-_SURE = 3.2  # a tool that was discovered for something else must fit this well to be used without a search
+_SURE = 3.2  # minimum match of a tool discovered for another need, to use it without a search
 _FOLLOWS = re.compile(r"(?i)^\W*(?:and|or|what about|how about)\b")
 _REFERS = re.compile(r"(?i)\b(?:it|its|there|that|this|same)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """The calls to make now, by name and arguments.
+    """The next calls for a need, by name and arguments.
 
-    Without calls, `why` is the reason, `fit` the match of the need, and `steps` are the calls already made. `near` are
-    the tools that are nearest to a need that rules do not serve.
+    `why` is "calls", or the reason why no calls were planned. `fit` is the best match with a tool, `steps` are the
+    calls already made, and `near` are the tools most similar to a need that the rules cannot serve.
     """
 
     why: Literal[
@@ -47,17 +47,17 @@ class NextStep:
 
     @property
     def is_ready(self) -> bool:
-        """True if the need is served, or will be by these calls."""
+        """Return whether the need is served, or will be by these calls."""
         return self.why in ("calls", "done")
 
     @property
     def looks(self) -> bool:
-        """True if the calls only look for a tool."""
+        """Return whether the calls only search for a tool or add one."""
         return any(name in VIRTUAL for name, _ in self.calls)
 
 
 def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
-    """Return the next step for a need."""
+    """Return the next step for a need; `offered` are the tools that can be called."""
     real = [step for step in need.steps if step[0].name not in VIRTUAL]
     if real or need.is_barred:
         return NextStep("done" if real else "barred", steps=real)
@@ -110,7 +110,7 @@ def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
 
 
 def _may_destroy(tool: ToolDefinition, need: Need) -> bool:
-    """Return whether a request that destroys can mean a tool: it changes something, or its name has the verb."""
+    """Return whether the tool can serve a destructive request: it may change something, or its name has the verb."""
     verbs = {concept(word) for word in split_words(tool.original_name or tool.name)}
     return tool.read_only is not True or need.verb in verbs
 
@@ -119,7 +119,7 @@ MOST_NEAR = 3
 
 
 def _nearest(need: Need, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
-    """Return the tools that share most words with a need, those in a tool's name counting double."""
+    """Return the tools that share the most words with a need; words in a tool's name count double."""
     meant = concepts(" ".join(need.hints)).union(
         *(token[3] for token in need.tokens if token[2] not in WEAK)
     )
@@ -139,7 +139,7 @@ def _nearest(need: Need, tools: Sequence[ToolDefinition]) -> list[ToolDefinition
 
 
 def _queries(need: Need) -> list[str]:
-    """Return search queries: the need's words with their hints, then the hints alone or the first word."""
+    """Return search queries: first the need's words with their synonyms, then the synonyms alone or the first word."""
     own = need.keywords()[:6]
     meant = [word for word in dict.fromkeys(need.hints) if word not in own]
     both = " ".join([*own, *meant[: 4 if len(own) < 2 else 2]]) or need.text[:60]
@@ -150,7 +150,9 @@ def _queries(need: Need) -> list[str]:
 
 
 def _found(answer: str, need: Need) -> list[str]:
-    """Return the tools in the answer of `search_tools` that match the need; those it names fully, then the best."""
+    """Return the tools in a result of `search_tools` that match the need: those that it names completely, else the best
+    ones.
+    """
     try:
         data = json.loads(answer)
     except (ValueError, RecursionError):
@@ -175,9 +177,9 @@ def _found(answer: str, need: Need) -> list[str]:
 
 
 def _fits(need: Need, tools: Sequence[ToolDefinition]) -> list[Fit]:
-    """Return the tools that match the need, the ones first for which the need states all arguments.
+    """Return the tools that match the need; tools whose arguments the need states completely come first.
 
-    If the need only gives other values ("and in Paris?"), the tool that was called last comes before all others.
+    If the need only changes values ("and in Paris?"), the tool that was called last comes first.
     """
     if need.earlier is not None:
         earlier = need.earlier[0]

@@ -1,4 +1,6 @@
-"""Find the parts of a request that can become arguments: quotes, addresses, paths, dates, numbers, sums, zones."""
+"""Find the parts of a request that can become arguments: quotes, addresses, paths, dates, numbers, arithmetic, time
+zones.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from mcpagent.search.words import plain
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A value with its position. An invalid moment, such as 30 February, has the value None."""
+    """A value in the text, with its position. The value of an invalid date, such as 30 February, is None."""
 
     kind: str
     start: int
@@ -50,7 +52,7 @@ _PATTERNS = {
     "path": r"(?<![\w/:.])(?![\d/.]+(?:\s|$))(?:[~\w.@*+-]*/[\w./@+*-]*\w/?|[\w.@+-]+/(?=[\s?!,;]|$)"
     r"|[\w@+*-]*[a-z_*][\w@+*-]*\.[a-z*][a-z0-9]{0,7}|(?:README|LICENSE|Makefile)(?=\W|$)"
     r"|(?!(?:an?|the|this|that|my|our|your|each|every|new|current) )[\w-]+(?= (?:folder|directory)\b))(?![\w/])",
-    "label": r"(?<![\w.-])(?-i:[A-Z]{1,10}-\d[\d-]*)(?![\w-])",  # of an invoice or a ticket: A-17, OPS-1042
+    "label": r"(?<![\w.-])(?-i:[A-Z]{1,10}-\d[\d-]*)(?![\w-])",  # an invoice or ticket number: A-17, OPS-1042
     "code": r"\b0[xob][0-9a-f]+\b",
     "number": rf"(?!one (?:of|from)\b)(?:(?<![\w.)])|(?<=\dd)|(?<=[$€£#]))((?:[-−](?=\d))?{_DIGITS})"
     r"(?:\s?(?:dollars?|euros?|[€$]))?",
@@ -58,7 +60,7 @@ _PATTERNS = {
 
 
 def find_pieces(text: str, now: datetime) -> list[Piece]:
-    """Return the values of a text in its order, none inside another."""
+    """Return the values in a text in order, without values inside other values."""
     found: list[Piece] = []
     for kind, pattern in _PATTERNS.items():
         matches = re.finditer(pattern, text, re.DOTALL | re.IGNORECASE)
@@ -71,7 +73,7 @@ def find_pieces(text: str, now: datetime) -> list[Piece]:
 
 
 def text_without(text: str, pieces: list[Piece]) -> str:
-    """Return the text with zero characters in place of the pieces, so that all other positions stay valid."""
+    """Return the text with NUL characters in place of the pieces, so that positions do not change."""
     for piece in pieces:
         text = (
             text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
@@ -80,7 +82,7 @@ def text_without(text: str, pieces: list[Piece]) -> str:
 
 
 def _kind(kind: str, match: re.Match[str]) -> str:
-    """Return "glob" for a path with a wildcard, which names no single file, else the kind."""
+    """Return "glob" for a path with a wildcard, which does not name a single file, else `kind`."""
     if kind == "path" and "*" in match[0]:
         return "glob"
     return kind
@@ -95,21 +97,23 @@ def _value(kind: str, match: re.Match[str], now: datetime) -> Any:
     if kind == "number":
         return _number(inner)
     if kind == "path" and "." in inner.rpartition("/")[2]:
-        return inner.removeprefix("@")  # a file that a chat could not attach
+        return inner.removeprefix("@")  # an attachment of the chat that did not load
     if kind == "url" and "://" not in inner:
         return f"https://{inner}"
     return inner
 
 
 def _lacks_year(date: str, text: str) -> bool:
-    """Return whether a date has no year and another one in the text has: "between 1 May and 1 June 2027"."""
+    """Return whether the date has no year but another date in the text has one: "between 1 May and 1 June 2027"."""
     if not re.match(rf"(?i)(?!.*\d{{4}}).*\b{_MONTH}", date):
         return False
     return bool(re.search(rf"(?i)\b{_MONTH}(?: \d\w*,?)? \d{{4}}", text))
 
 
 def _moment(text: str, now: datetime, shape: str) -> str | None:
-    """Return a moment in ISO 8601, parsed by dateparser; the day precedes the month, except in forms such as 12/31."""
+    """Return a date or time in ISO 8601, parsed by dateparser; the day precedes the month, except in forms such as
+    12/31.
+    """
     import dateparser
 
     if apart := _APART.fullmatch(text):
@@ -168,7 +172,7 @@ _MATHS = {
     _DIGITS: "number",
 }
 _TOKEN = "|".join(f"({pattern})" for pattern in _MATHS)
-_RANGE = r"(?:(?<=of )|(?<=from )|(?<=between ))\d+ ?[-–−] ?\d"  # "the sum of 1-9"
+_RANGE = r"(?:(?<=of )|(?<=from )|(?<=between ))\d+ ?[-–−] ?\d"  # a range, as in "the sum of 1-9"
 _SUM = re.compile(rf"(?i)(?<![\w.#])(?!{_RANGE})(?:(?:{_TOKEN})\s*){{2,200}}")
 _DONE = r"add|multiply|divide|subtract|(?:sum|product) of(?= \S+ and\b)"
 _ORDERED = re.compile(
@@ -177,7 +181,10 @@ _ORDERED = re.compile(
 
 
 def find_sum(text: str) -> list[Piece]:
-    """Return the longest sum in Python's syntax: "the square root of 2", "15 % of 80"; none if it is incomplete."""
+    """Return the longest arithmetic expression, in Python's syntax: "the square root of 2", "15 % of 80".
+
+    Returns [] if it is incomplete.
+    """
     if ordered := _ORDERED.search(text):
         sign = {"add": "+", "sum": "+", "mul": "*", "pro": "*", "div": "/", "sub": "-"}[
             ordered[1][:3].lower()
@@ -223,7 +230,7 @@ Europe/London: uk, england | Europe/Berlin: germany, munich, frankfurt | Europe/
 
 @cache
 def _places() -> dict[str, str]:
-    """Return time zones by place, from `zone.tab` and `iso3166.tab`; without ambiguous places (Georgia)."""
+    """Return time zones by place, from `zone.tab` and `iso3166.tab`, without ambiguous places (Georgia)."""
     texts = [
         (files("tzdata") / "zoneinfo" / name).read_text("utf-8")
         for name in ("zone.tab", "iso3166.tab")

@@ -1,4 +1,4 @@
-"""Compute the offline model's next message from a request and the time. A call's ID contains the need it serves."""
+"""Compute the offline model's next message from a request and the current time. The ID of a call contains its need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INTRODUCTION = (
 )
 _PROGRAMS = "run_code"
 _NO_PROGRAMS = "In code mode a model writes programs, and rules cannot: leave out --code, or take a real model."
-# The start of the runtime's notes on tools; such a note is in a user's message too, and is no question.
+# The beginnings of the runtime's notes about tools. Such a note is also in a user's message, but is not a prompt.
 _NEWS = re.compile(
     r"A server (?:has connected, |is still connecting: |cannot be used: )"
     r"|More tools can be used|Your tools have changed|The server \".*\" changed"
@@ -53,7 +53,7 @@ _CONNECTED = re.compile(
 
 
 class _RuleInput(Protocol):
-    """The parts of a request that the rules read; see `mcpagent.models.ModelRequest`."""
+    """The parts of a request that the rules use; see `mcpagent.models.ModelRequest`."""
 
     @property
     def system(self) -> str: ...
@@ -71,10 +71,10 @@ def answer(
     command: str = CALL_COMMAND,
     missing: Sequence[str] = (),
 ) -> Message:
-    """Return the next message for a request, as a function of it and the time.
+    """Return the next message for a request at the time `now`.
 
-    `command` is how the user calls a tool by hand; a name and arguments follow it. `missing` has a line for each server
-    whose tools are missing.
+    `command` is the command with which the user calls a tool directly. `missing` has a line for each server whose tools
+    are not available.
     """
     messages = request.messages
     prompts = [
@@ -87,7 +87,7 @@ def answer(
         and len(prompts) > 1
         and messages[prompts[-1] - 1].role == "tool"
     ):
-        prompts.pop()  # a note that demands an answer after tool results
+        prompts.pop()  # the runtime's demand for an answer after tool results is not a prompt
     if prompts:
         start, prompt = prompts[-1], messages[prompts[-1]].text
     else:
@@ -113,7 +113,7 @@ def answer(
         return Message("assistant", (Text(talk + introduction),))
     needs = _needs(prompt, messages[:start], messages[start:], now)
     outcomes = [choose(need, request.tools) for need in needs]
-    # A request of several parts runs completely or not at all, so all tools are searched first.
+    # A request of several parts runs completely or not at all, so the tools for all parts are searched first.
     looks = any(outcome.looks for outcome in outcomes)
     is_whole = all(outcome.is_ready for outcome in outcomes)
     calls = [
@@ -145,7 +145,7 @@ def answer(
 
 
 def _summary(messages: Sequence[Message]) -> str:
-    """Summarize the newest requests, calls and answers, one short line each; rules cannot judge their importance."""
+    """Summarise the newest requests, calls and answers in one short line each; rules cannot judge what is important."""
     lines: list[str] = []
     for message in messages:
         if message.role == "user" and _NEWS.match(message.text):
@@ -164,7 +164,9 @@ def _summary(messages: Sequence[Message]) -> str:
 def _needs(
     prompt: str, before: Sequence[Message], after: Sequence[Message], now: datetime
 ) -> list[Need]:
-    """Return the needs of a prompt, each with its own steps; the first may follow up the last earlier call."""
+    """Return the needs of a prompt, each with its own steps; the first one may refer to the last call before the
+    prompt.
+    """
     text, payload = _payload(prompt)
     earlier = [
         None,
@@ -199,7 +201,7 @@ def _steps(messages: Sequence[Message]) -> list[Step]:
 
 
 def _payload(prompt: str) -> tuple[str, str]:
-    """Return the request, and a longer text after an empty line (a paste, a file, stdin)."""
+    """Return the request, and a longer text after an empty line (a paste, a file, or stdin), or ""."""
     head, gap, rest = prompt.strip().partition("\n\n")
     if not gap or len(head) > 500:
         return prompt.strip()[:2_000], ""
@@ -210,7 +212,7 @@ def _payload(prompt: str) -> tuple[str, str]:
 
 
 def _abilities(request: _RuleInput) -> str:
-    """Describe the offered tools for an answer."""
+    """Return a description of the available tools for an answer."""
     categories = re.findall(r"(?m)^- [^\n]{1,200}, \d+ tools?$", request.system)
     if any(tool.name == SEARCH for tool in request.tools) and categories:
         return "\n".join(
@@ -225,7 +227,7 @@ def _abilities(request: _RuleInput) -> str:
 
 
 def _connecting(request: _RuleInput) -> str:
-    """Return the servers that the conversation announced as connecting and not yet as ready or failed."""
+    """Return the servers that the conversation reported as connecting, but not yet as ready or failed."""
     told = [
         request.system,
         *(message.text for message in request.messages if message.role == "user"),
@@ -247,7 +249,7 @@ def _final_answer(
     connecting: str,
     command: str,
 ) -> str:
-    """Return one answer for all needs; with several needs, each answer follows its need's text."""
+    """Return one answer for all needs; if there are several, each answer follows the text of its need."""
     texts = [_answer(outcome, connecting, command) for outcome in outcomes]
     if not all(outcome.is_ready for outcome in outcomes):
         texts = [
@@ -261,7 +263,7 @@ def _final_answer(
 
 
 def _missing_lines(missing: Sequence[str]) -> str:
-    """Return the servers whose tools are missing as a Markdown list below an answer, "" if there are none."""
+    """Return a Markdown list of servers whose tools are not available, to append to an answer, or ""."""
     if not missing:
         return ""
     lines = [f"- {safe_line(line, 400)}" for line in missing]
@@ -269,7 +271,7 @@ def _missing_lines(missing: Sequence[str]) -> str:
 
 
 def _list_item(head: str, text: str) -> str:
-    """Return an item of a Markdown list; further lines are indented, so that they belong to it."""
+    """Return an item of a Markdown list; further lines of the text are indented."""
     first, *rest = text.splitlines() or [""]
     if not rest:
         return f"{head} {first}"
@@ -277,7 +279,7 @@ def _list_item(head: str, text: str) -> str:
 
 
 def _command_lines(commands: Sequence[str]) -> str:
-    """Return commands as a block of code in Markdown, which a terminal shows line by line and does not wrap."""
+    """Return the commands as a Markdown code block, which a terminal shows without wrapping lines."""
     return "\n".join(["", "", *(f"    {command}" for command in commands)])
 
 
@@ -334,7 +336,7 @@ def _answer(outcome: NextStep, connecting: str, command: str) -> str:
 
 
 def _question(fit: Fit) -> str:
-    """Return the missing parts of a request, in words for a user who knows no tool."""
+    """Return a question about missing parts of the request, for a user who does not know the tools."""
     sentences = [f"`{fit.tool.name}` is the nearest tool, and I called nothing."]
     for slot in fit.missing[:1]:
         about = ", ".join(map(str, slot.schema.get("enum") or [slot.about]))
@@ -351,7 +353,7 @@ def _question(fit: Fit) -> str:
 
 
 def _with_forms(text: str, outcome: NextStep, command: str) -> str:
-    """Return the text with the nearest tools of servers as commands to fill in."""
+    """Return the text, followed by commands for the most similar tools, for the user to complete."""
     fit = outcome.fit
     tools = list(outcome.near)
     known: dict[str, Any] = {}
@@ -371,7 +373,7 @@ def _with_forms(text: str, outcome: NextStep, command: str) -> str:
 
 
 def _form(tool: ToolDefinition, known: Mapping[str, Any], command: str) -> str:
-    """Return a command that calls a tool, with a placeholder for each parameter; optional ones are in brackets."""
+    """Return a command that calls a tool, with placeholders for its parameters; optional ones are in brackets."""
     words = [f"{command} {tool.name}"]
     for slot in slots_of(tool.parameters)[:8]:
         declared = slot.schema.get("type")
@@ -413,13 +415,13 @@ def _reported(outcome: NextStep) -> str:
 
 
 def _denial(tool: str, text: str) -> str:
-    """Return why a call was denied, for the user: its text is for a model."""
+    """Return the reason why a call was denied, reworded for the user: the original text is for a model."""
     why = text.replace(_FOR_THE_MODEL, "").removeprefix(f'"{tool}" was not run: ')
     return why.replace(f'The user declined this call of "{tool}"', "you declined it")
 
 
 def _rendered(result: ToolResult) -> str:
-    """Render one result for a reader: JSON as plain lines, times in everyday form, long texts cut."""
+    """Return a result for a reader: JSON as plain lines, times in everyday form, long texts cut."""
     files = [
         f"({file_kind(part)}: {details_of(part)})"
         for part in result.content

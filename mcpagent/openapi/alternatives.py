@@ -1,6 +1,6 @@
-"""Write the kinds of an object, which its base names by a discriminator, as alternatives that JSON Schema knows.
+"""Convert the subtypes that a base schema names by a discriminator to alternatives of JSON Schema.
 
-In a document, the kinds refer to their base with `allOf`, and a request refers to the base, which names no kind.
+In a document, subtypes refer to their base with `allOf`, and a request refers to the base, which does not list them.
 Format: OpenAPI 3.1, 4.8.25; Swagger 2.0, "Models with Polymorphism Support".
 """
 
@@ -14,7 +14,7 @@ _BASE = "_base"
 
 
 def with_alternatives(root: dict[str, Any]) -> dict[str, Any]:
-    """Return the document with each such base as `anyOf` its kinds, and the base itself under another name."""
+    """Return the document with each such base as `anyOf` its subtypes, and the base itself under another name."""
     components = root.get("components")
     if isinstance(components, Mapping):
         schemas, prefix = components.get("schemas"), "#/components/schemas/"
@@ -51,7 +51,7 @@ def with_alternatives(root: dict[str, Any]) -> dict[str, Any]:
 
 
 def _property_of(schema: Mapping[str, Any]) -> str:
-    """Return the name of the property that tells the kinds apart, "" without one."""
+    """Return the name of the property that identifies the subtype, or ""."""
     found = schema.get("discriminator")
     if isinstance(found, Mapping):
         found = found.get("propertyName")
@@ -66,7 +66,7 @@ def _parts(schema: Any) -> list[Any]:
 def _kinds(
     schemas: Mapping[str, Any], bases: Mapping[str, Any], prefix: str
 ) -> dict[str, list[str]]:
-    """Return the names of the kinds of each base that has a moderate number of them."""
+    """Return the names of the subtypes of each base, for bases with a moderate number of subtypes."""
     kinds: dict[str, list[str]] = {}
     for name, schema in schemas.items():
         for part in _parts(schema):
@@ -83,7 +83,7 @@ def _kinds(
 
 
 def _over_base(schema: Mapping[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
-    """Return a kind that refers to its base under the other name."""
+    """Return a subtype that refers to its base by the base's other name."""
     return {**schema, "allOf": [_moved(part, moved) for part in schema["allOf"]]}
 
 

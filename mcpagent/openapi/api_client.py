@@ -45,7 +45,8 @@ _MOST_REDIRECTS = 5
 class ApiClient:
     """The operations of one API. `credentials` are by security scheme, see `credentials_for`.
 
-    `client` has the headers and the sign-in of the API; `elsewhere` sends to its further origins, without these.
+    `client` has the headers and the sign-in of the API. `elsewhere` sends to its further origins, without these (None:
+    no further origins).
     """
 
     api: Api
@@ -56,7 +57,7 @@ class ApiClient:
     elsewhere: httpx2.AsyncClient | None = None
 
     def __post_init__(self) -> None:
-        """Keep no cookies of answers: one client serves the conversations of many users."""
+        """Ignore cookies in responses: one client serves the conversations of many users."""
         for client in filter(None, (self.client, self.elsewhere)):
             client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
@@ -68,7 +69,7 @@ class ApiClient:
         return self.elsewhere
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Call an operation; return its result as MCP has it. A failure of the API is a result, too."""
+        """Call an operation; return its result in MCP's format. A failure of the API is returned as a result, too."""
         import httpx2
         from mcp.client.auth import OAuthFlowError
 
@@ -114,7 +115,7 @@ class ApiClient:
     def request(
         self, tool: ApiTool, arguments: Mapping[str, Any], url: str = ""
     ) -> httpx2.Request:
-        """Return the request of a call with its credentials; `url` is that of a further page, with its query.
+        """Return the request of a call with its credentials; `url` is the address of a further page, with its query.
 
         Raises `ArgumentError`.
         """
@@ -144,7 +145,7 @@ class ApiClient:
         )
 
     async def _answer(self, tool: ApiTool, request: httpx2.Request) -> HttpAnswer:
-        """Send a request, again after a short wait if the API is busy and the method may be repeated."""
+        """Send a request; repeat it after a short wait if the API is busy and the method may be repeated."""
         import httpx2
 
         may_repeat = tool.operation.method in REPEATABLE
@@ -158,7 +159,7 @@ class ApiClient:
                 if not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
                     lost = error
                 if is_last:
-                    # What an earlier attempt did is not undone by a later one that reaches nothing.
+                    # An earlier attempt may have had an effect even if a later one does not reach the API.
                     raise lost or error from None
             else:
                 named = retry_after_seconds(answer.headers)
@@ -174,7 +175,7 @@ class ApiClient:
         raise AssertionError("the last attempt returns or raises")
 
     async def _sent(self, tool: ApiTool, request: httpx2.Request) -> HttpAnswer:
-        """Send a request and follow redirects within the origin; any other redirect is the answer."""
+        """Send a request and follow redirects within the origin; any other redirect is returned as the answer."""
         client, home = self._client_for(tool), origin(tool.operation.server)
         for followed in range(_MOST_REDIRECTS + 1):
             response = await client.send(request, stream=True, follow_redirects=False)
@@ -206,7 +207,7 @@ class ApiClient:
     async def _all_pages(
         self, tool: ApiTool, arguments: Mapping[str, Any], first: HttpAnswer
     ) -> tuple[HttpAnswer, str]:
-        """Return the first pages of a list as one answer, and a note if there are more."""
+        """Return the first pages of a list as one answer, and a note for the model if there are more pages."""
         value = first.value()
         if chooses_page(tool, arguments):
             return first, _more_note(tool, value, first)
@@ -253,7 +254,7 @@ class ApiClient:
 
 
 def _more_note(tool: ApiTool, value: Any, answer: HttpAnswer) -> str:
-    """Return how to request the next page; "" on the last page."""
+    """Return how the model can request the next page; "" on the last page."""
     cursor = next_cursor(tool, value)
     if cursor is not None:
         return (

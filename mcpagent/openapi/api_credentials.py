@@ -1,4 +1,4 @@
-"""Add credentials to a request as the document's security schemes say."""
+"""Add credentials to a request according to the document's security schemes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcpagent.openapi.api_documents import is_url, origin
 from mcpagent.openapi.operations import Api, Operation
 
 ANY_SCHEME = "*"
-"""Name of a credential that is for whichever scheme an operation needs."""
+"""Name of a credential for any scheme that an operation needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,12 @@ class Credentials:
 def credentials_for(
     api: Api, operation: Operation, values: Mapping[str, str]
 ) -> Credentials:
-    """Return the credentials of the first alternative that the values can meet; none for a public operation.
+    """Return the credentials of the first alternative for which `values` suffice; no credentials for a public
+    operation.
 
-    `values` are by name of a security scheme, or under `ANY_SCHEME`. A document without security schemes says nothing
-    about its operations, so a value for any scheme is sent as a bearer token. An operation at another origin than the
-    API gets only the value whose name is that origin.
+    `values` are by name of a security scheme, or under `ANY_SCHEME`. If the document has no security schemes, a value
+    for any scheme is sent as a bearer token. An operation at another origin than the API's receives only the value
+    whose name is that origin.
     """
     if origin(operation.server) != origin(api.base_url):
         own = [
@@ -54,7 +55,7 @@ def credentials_for(
 
 
 def needed_schemes(api: Api, operation: Operation) -> list[str]:
-    """Return the schemes that an operation may need, each with its kind."""
+    """Return the schemes that an operation may need, each with its type."""
     names = dict.fromkeys(name for names in operation.security or () for name in names)
     return [f"{name} ({_kind(api.schemes.get(name, {}))})" for name in names]
 
@@ -73,7 +74,7 @@ def _kind(scheme: Mapping[str, Any]) -> str:
 
 
 def _of_scheme(scheme: Mapping[str, Any], value: str) -> Credentials:
-    """Return the value in its position: a key in a header, the query or a cookie, else an Authorization header."""
+    """Return the value in its position: a key in a header, the query or a cookie; otherwise an Authorization header."""
     name, position = str(scheme.get("name") or ""), scheme.get("in")
     if scheme.get("type") == "apiKey" and name:
         if position == "query":

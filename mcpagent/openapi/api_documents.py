@@ -1,4 +1,4 @@
-"""Read an OpenAPI or Swagger document, and the files next to it that it refers to, within bounds."""
+"""Read an OpenAPI or Swagger document, and the files next to it that it refers to, with limits."""
 
 from __future__ import annotations
 
@@ -22,43 +22,45 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
-"""Limit of a document, and of all files together that it refers to. GitHub's has 12 MB."""
+"""Maximum size of a document, and of all files together that it refers to. GitHub's document has 12 MB."""
 
 MAX_YAML_BYTES = 16 * 1024 * 1024
-"""Reading YAML takes a hundred times as long as JSON: about a second for one MB."""
+"""Maximum size of a YAML document. Parsing YAML takes a hundred times as long as JSON: about a second per MB."""
 
 MAX_FILES = 100
 _MOST_STEPS = 16
-"""References that lead to further references."""
+"""Maximum length of a chain of references."""
 
 _SECONDS = 30.0
 _MOST_REDIRECTS = 5
 
 
 class DocumentError(Exception):
-    """Raised if a document cannot be used, with the reason in one line; or, inside of it, an operation."""
+    """Raised for an unusable document, or an unusable operation in it; the message is the reason in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A JSON value in a document: `file` is the document's address, `pointer` the JSON pointer of a followed `$ref`."""
+    """A JSON value in a document. `file` is the document's address; `pointer` is the JSON pointer of the `$ref` that
+    led to the value, or "".
+    """
 
     value: Any
     file: str
     pointer: str = ""
 
     def part(self, key: str) -> Node:
-        """Return the value of a key; None if there is no such key."""
+        """Return the value of a key, with value None if there is no such key."""
         value = self.value.get(key) if isinstance(self.value, dict) else None
         return Node(value, self.file)
 
 
 @dataclass(slots=True)
 class ApiDocument:
-    """A document and the files that its references have led to.
+    """A document and the files that its references have led to so far.
 
-    `address` is an absolute path or a URL; a reference leads only to files in the same folder (and below), or at the
-    same origin. `load` returns the bytes at such an address.
+    `address` is an absolute path or a URL. References may only lead to files in the same folder (and below), or at the
+    same origin. `load` returns the bytes at an address.
     """
 
     address: str
@@ -68,9 +70,9 @@ class ApiDocument:
     left: int = MAX_DOCUMENT_BYTES
 
     def resolved(self, place: Node) -> Node:
-        """Return the place that a reference leads to, over further ones; the same place without a reference.
+        """Return the target of a reference, after following further references; the same place without a reference.
 
-        Raises `DocumentError` if the reference leads nowhere, outside or in a circle.
+        Raises `DocumentError` if the target is missing or outside, or if references form a circle.
         """
         for _ in range(_MOST_STEPS):
             reference = None
@@ -86,7 +88,7 @@ class ApiDocument:
         if address:
             try:
                 file = self._neighbour(address, file)
-            except ValueError:  # half a character, or half an address
+            except ValueError:  # invalid Unicode, or an invalid address
                 raise DocumentError(
                     f'"{safe_line(reference, 80)}" is no address'
                 ) from None
@@ -96,7 +98,9 @@ class ApiDocument:
         return Node(value, file, pointer)
 
     def _neighbour(self, reference: str, file: str) -> str:
-        """Return the address of another file. Raises `DocumentError` outside of the document's folder or origin."""
+        """Return the address of another file. Raises `DocumentError` if it is outside of the document's folder or
+        origin.
+        """
         if is_url(self.address):
             address = urljoin(file, reference)
             if origin(address) == origin(self.address):
@@ -130,9 +134,9 @@ class ApiDocument:
 def load_document(
     source: str | Mapping[str, Any], client: httpx2.Client | None = None
 ) -> ApiDocument:
-    """Read the document at a path or URL, or use the given mapping. Raises `DocumentError`.
+    """Read the document at a path or URL, or use the passed mapping. Raises `DocumentError`.
 
-    `client` requests documents at URLs; by default without any credentials.
+    `client` requests documents at URLs; by default a client without credentials.
     """
     root: Any
     load: Callable[[str, int], bytes] = _no_files
@@ -159,7 +163,7 @@ Origin: TypeAlias = tuple[str, str, int | None]
 
 
 def origin(url: str) -> Origin:
-    """Return scheme, host and port of a URL; equal for equal origins."""
+    """Return scheme, host and port of a URL; equal for URLs of the same origin."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -228,7 +232,7 @@ def _too_large(limit: int) -> str:
 
 
 def document_value(content: bytes, address: str) -> Any:
-    """Return the value of a JSON or YAML text. Raises `DocumentError`."""
+    """Return the parsed JSON or YAML text. Raises `DocumentError`."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -265,13 +269,15 @@ def _yaml(text: str) -> Any:
 
 @cache
 def _loader_of_yaml() -> type[yaml.SafeLoader]:
-    """Return a loader of the types of JSON: keys are texts, dates stay texts, and "no" is Norway."""
+    """Return a YAML loader that uses only JSON's types: keys and dates are texts, and "no" is a text, such as Norway's
+    code.
+    """
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class JsonTypes(base):  # type: ignore[misc]
-        """Safe, with the types that JSON has."""
+        """A safe loader with the types of JSON."""
 
         def construct_mapping(
             self,

@@ -1,4 +1,4 @@
-"""Convert schemas of OpenAPI documents to JSON Schema: self-contained, valid, and of bounded size."""
+"""Convert schemas of OpenAPI documents to JSON Schema: self-contained, valid, and of limited size."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Direction: TypeAlias = Literal["request", "response"]
 _Schema: TypeAlias = dict[str, Any]
 
 MAX_SCHEMA_CHARACTERS = 30_000
-"""Limit of one schema as JSON; the parts that are referred to last are left out of a larger one."""
+"""Maximum size of one schema as JSON; a larger one omits the components that are referred to last."""
 
 MAX_OUTLINES = 20_000
-"""Characters of the parts that do not fit, up to which their required properties are named."""
+"""Maximum total size of omitted components whose required properties are still named."""
 
 _MOST_OUTLINED = 10
 _DEEPEST = 24
 _MOST_NODES = 5_000
-"""Schemas of one component; further ones, as from multiplied YAML aliases, become schemas of anything."""
+"""Maximum number of subschemas of one component; further ones, as from multiplied YAML aliases, accept anything."""
 
 _TEXT_CHARACTERS = 400
 _MOST_VALUES = 200
@@ -36,7 +36,7 @@ _SENTENCE_END = re.compile(r"[.!?:](?=\s)|\n\n")
 
 
 def cut_at_sentence(text: str, limit: int) -> str:
-    """Return the text up to the last sentence that ends within the limit; with an ellipsis if none does."""
+    """Return the text up to the last sentence that ends within the limit; cut with an ellipsis if no sentence does."""
     text = text.strip()
     if len(text) <= limit:
         return text
@@ -59,7 +59,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_pattern(value: Any) -> bool:
-    """Return whether all dialects read this pattern alike; few know `\\p{L}`, `\\z` or `[\\w-_]`."""
+    r"""Return whether all regex dialects read this pattern alike; few know `\p{L}`, `\z` or `[\w-_]`."""
     if (
         not isinstance(value, str)
         or len(value) > _LONGEST_PATTERN
@@ -74,7 +74,7 @@ def _is_pattern(value: Any) -> bool:
 
 
 def _bare(escape: re.Match[str]) -> str:
-    """Return an underscore without the backslash that some dialects refuse before it."""
+    """Return an underscore without a backslash, which some dialects refuse before it; other escapes unchanged."""
     return "_" if escape[1] == "_" else escape[0]
 
 
@@ -95,10 +95,12 @@ _PLAIN: Mapping[str, Callable[[Any], bool]] = {
     "const": lambda _: True,
     "default": _is_small,
 }
-"""Keywords whose value is copied, if it has the form that JSON Schema demands."""
+"""Keywords whose value is copied if it has the form that JSON Schema requires."""
 
 _OF_RESPONSES = frozenset({"format", "const"})
-"""Keywords kept for responses: a response often breaks narrower ones, and a reader needs its types alone."""
+"""Keywords copied for responses, besides types: responses often violate narrower keywords, and a reader needs only the
+types.
+"""
 
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not")
@@ -106,7 +108,7 @@ _SINGLE = ("items", "additionalProperties", "not")
 
 @dataclass(slots=True)
 class _Component:
-    """A converted schema that references lead to, with the names of those that it refers to itself."""
+    """A converted schema that references lead to, with the names of the components that it refers to."""
 
     schema: _Schema
     uses: list[str]
@@ -117,9 +119,8 @@ class _Component:
 class SchemaConverter:
     """Converts the schemas of a document for one direction.
 
-    A request has no `readOnly` properties; a response has no `writeOnly` ones, and no limits.
-
-    Each component is converted once, and the schemas of all operations share it.
+    A request omits `readOnly` properties; a response omits `writeOnly` ones, and limits. Each component is converted
+    once, and the schemas of all operations share it.
     """
 
     document: ApiDocument
@@ -140,7 +141,7 @@ class SchemaConverter:
     def whole(self, schema: _Schema, limit: int = MAX_SCHEMA_CHARACTERS) -> _Schema:
         """Return a converted schema with the components that it refers to, within the limit.
 
-        Nearer components come first; of those that do not fit, the type and the required properties stay.
+        Nearer components come first. Components that do not fit are reduced to the type and the required properties.
         """
         depth = _DEEPEST
         while _size(schema) > limit and depth > 1:
@@ -149,7 +150,7 @@ class SchemaConverter:
         left = limit - _size(schema)
         waiting = list(_uses(schema))
         found: dict[str, Any] = {}
-        for name in waiting:  # grows while it is walked
+        for name in waiting:  # the list grows during the loop
             if name in found:
                 continue
             component = self._component(name)
@@ -276,7 +277,7 @@ class SchemaConverter:
 
 
 def _types(value: Mapping[str, Any]) -> _Schema:
-    """Return the types, and the enum with null if the schema is nullable."""
+    """Return the types, and the enum, both with null if the schema is nullable."""
     given = value.get("type")
     named = given if isinstance(given, list) else [given]
     if "file" in named:  # Swagger 2.0
@@ -302,7 +303,7 @@ def _types(value: Mapping[str, Any]) -> _Schema:
 
 
 def _set_exclusive_limits(made: _Schema, value: Mapping[str, Any]) -> None:
-    """Write the exclusive limits of OpenAPI 3.0, which are flags, as those of JSON Schema, which are numbers."""
+    """Convert the exclusive limits of OpenAPI 3.0, which are flags, to those of JSON Schema, which are numbers."""
     for limit, flag in (
         ("minimum", "exclusiveMinimum"),
         ("maximum", "exclusiveMaximum"),
@@ -314,7 +315,7 @@ def _set_exclusive_limits(made: _Schema, value: Mapping[str, Any]) -> None:
 def _uses(value: Any) -> Iterable[str]:
     """Yield the names of the components that a converted schema refers to, the nearest first."""
     waiting = [value]
-    for node in waiting:  # grows while it is walked
+    for node in waiting:  # the list grows during the loop
         if isinstance(node, list):
             waiting += node
         elif isinstance(node, dict):
@@ -329,7 +330,7 @@ def _uses(value: Any) -> Iterable[str]:
 
 
 def _shallow(schema: Any, depth: int) -> Any:
-    """Return the schema without what is deeper; there it keeps type and description alone."""
+    """Return the schema cut at `depth`; schemas at that depth have only type and description."""
     if isinstance(schema, list):
         return [_shallow(part, depth) for part in schema]
     if not isinstance(schema, dict):
@@ -348,7 +349,7 @@ def _shallow(schema: Any, depth: int) -> Any:
 
 
 def _outline(schema: _Schema, with_required: bool) -> _Schema:
-    """Return the type of a schema, and the required properties of an object with their types."""
+    """Return the type of a schema, and, if `with_required`, the required properties with their types."""
     made: _Schema = {"description": "Its other parts are not described here."}
     made |= {key: schema[key] for key in ("type", "enum") if key in schema}
     required = schema.get("required", ())

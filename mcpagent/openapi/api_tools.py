@@ -1,4 +1,6 @@
-"""Operations as tools: a unique name, a short description, one flat schema, and what each argument becomes."""
+"""Operations as tools: a unique name, a short description, one flat schema, and the place of each argument in the
+request.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,22 @@ from mcpagent.openapi.operations import (
 MAX_NAME = 64
 _DESCRIPTION_CHARACTERS = 800
 _SHARED_BY = 10
-"""A sentence that so many operations share says nothing about one of them."""
+"""Number of operations that share a sentence from which it counts as uninformative and is omitted."""
 
 _OUTPUT_CHARACTERS, _OUTPUT_NODES = 2_000, 100
-"""Limits of the schema of results. A larger one is left out: the results of GitHub would be most of its list."""
+"""Limits of the schema of results. Larger ones are omitted: the result schemas of GitHub would be most of its tool
+list.
+"""
 
 _MOST_FLAT = 120
-"""Properties of a body; one with more is an argument by itself."""
+"""Maximum number of properties of a body that become separate arguments; a body with more becomes a single argument."""
 
 _DEEPEST_ALL_OF = 8
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "QUERY"})
-"""Methods that change nothing (RFC 9110, 9.2.1)."""
+"""Methods without side effects (RFC 9110, 9.2.1)."""
 
 REPEATABLE = SAFE | {"PUT", "DELETE"}
-"""Methods that have the same effect twice (RFC 9110, 9.2.2)."""
+"""Methods that can be repeated without a further effect (RFC 9110, 9.2.2)."""
 
 _FILE_HINT = "The text of the file, a data: URI with Base64, or file:PATH for a file in the working folder."
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
@@ -45,7 +49,7 @@ _LINK = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument: a parameter, or the property `field` of the body, or with neither the whole body."""
+    """An argument: a parameter, or the property `field` of the body, or, if both are None, the whole body."""
 
     name: str
     parameter: Parameter | None = None
@@ -54,9 +58,9 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class ApiTool:
-    """An operation as a tool. `words` are further words to find it by: its tags, and the words of its path.
+    """An operation as a tool. `words` are additional search words: its tags, and the words of its path.
 
-    `wraps` is True if the result is a list, which the schema of results has under "items".
+    `wraps` is True if the API returns a list, which the tool returns as an object with the list under "items".
     """
 
     name: str
@@ -71,7 +75,7 @@ class ApiTool:
     words: tuple[str, ...] = ()
 
     def listed(self) -> dict[str, Any]:
-        """Return the tool as a server lists it."""
+        """Return the tool as an MCP server lists it."""
         method = self.operation.method
         annotations = {
             "readOnlyHint": method in SAFE,
@@ -110,7 +114,7 @@ def all_api_tools(document: ApiDocument, api: Api) -> list[ApiTool]:
 
 
 def unique_names(operations: Sequence[Operation]) -> list[str]:
-    """Return a name for each operation that depends on nothing but its ID, method and path, and on equal IDs."""
+    """Return a unique name for each operation, which depends only on its ID, method and path, and on duplicate IDs."""
     ids = [_legal(operation.operation_id) for operation in operations]
     counts = Counter(name.lower() for name in ids)
     names = [
@@ -125,7 +129,7 @@ def unique_names(operations: Sequence[Operation]) -> list[str]:
 
 
 def name_of_path(operation: Operation) -> str:
-    """Return a name made of method and path, such as `get_repos_owner_repo`."""
+    """Return a name from method and path, such as `get_repos_owner_repo`."""
     return _legal(f"{operation.method.lower()}_{operation.path}")
 
 
@@ -157,7 +161,7 @@ class _ToolMaker:
     def tool(self, name: str, operation: Operation) -> ApiTool:
         schema, arguments = self._arguments(operation)
         output, wraps = self._output(operation)
-        # The address is part of what a person agrees to: a document may name another one at the next start.
+        # The user agrees to the address, too: the document may name another one at the next start.
         summary = cut_at_sentence(plain_text(operation.summary), 200)
         title = f"{summary} ({operation.server[:200]})".strip()
         category = operation.tags[0] if operation.tags else ""
@@ -200,7 +204,7 @@ class _ToolMaker:
                 name = "body" if "body" not in properties else "request_body"
                 add(Argument(name), self._of_body(body), needed=body.required)
             else:
-                # A body without its required fields is no body, even if the document calls it optional.
+                # A required field makes the body required, even if the document calls the body optional.
                 for name, (place, needed) in flat.items():
                     add(
                         Argument(_legal_argument(name), field=name),
@@ -223,7 +227,7 @@ class _ToolMaker:
             hint = f"The content, as {body.media_type}. {'' if body.media_type.startswith('text/') else _FILE_HINT}"
             return _described({"type": "string"}, f"{body.description} {hint}".strip())
         if _is_form(body) and schema.get("type") != "object":
-            # Its fields become those of the form, whatever the document claims it to be.
+            # The schema's properties become form fields, even if the document declares no object.
             is_open = "type" not in schema
             schema = {**(schema if is_open else {}), "type": "object"}
         return _described(schema, body.description)
@@ -241,7 +245,7 @@ class _ToolMaker:
     ) -> dict[str, tuple[Node, bool]] | None:
         """Return the properties of a body, each with True if it is required; None if they cannot be arguments.
 
-        They cannot if the body is no plain object, or if one has the name of a parameter or of another property.
+        They cannot if the body is not a plain object, or if a name collides with a parameter or another property.
         """
         if not is_json(body.media_type) and not _is_form(body):
             return None
@@ -260,7 +264,7 @@ class _ToolMaker:
     def _properties(
         self, place: Node, depth: int
     ) -> dict[str, tuple[Node, bool]] | None:
-        """Return the properties of a plain object, those of the parts of its `allOf` included."""
+        """Return the properties of a plain object, including those in its `allOf`; None for other schemas."""
         try:
             place = self.document.resolved(place)
         except DocumentError:
@@ -295,7 +299,7 @@ class _ToolMaker:
         return found
 
     def _output(self, operation: Operation) -> tuple[dict[str, Any] | None, bool]:
-        """Return the schema of results if it is one of an object or a list; for a list, True."""
+        """Return the schema of results if it describes an object or a list (None otherwise), and True for a list."""
         if operation.response is None:
             return None, False
         try:
@@ -316,7 +320,9 @@ class _ToolMaker:
 
 
 def _has_choices(schema: Mapping[str, Any]) -> bool:
-    """Return whether the schema has alternatives; the API itself checks those that only require properties."""
+    """Return whether the schema has alternatives. Alternatives that only require properties do not count, since the API
+    checks them.
+    """
     if "not" in schema:
         return True
     for key in ("oneOf", "anyOf"):
@@ -340,7 +346,7 @@ def _described(schema: dict[str, Any], description: str) -> dict[str, Any]:
 
 
 def _legal_argument(name: str) -> str:
-    """Return the name with characters that all protocols accept in the name of an argument."""
+    """Return the name with only characters that all model APIs accept in an argument's name."""
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         return name
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:MAX_NAME] or "argument"
@@ -360,7 +366,7 @@ def _free_name(parameter: Parameter, taken: Mapping[str, Any]) -> str:
 
 
 def shared_sentences(operations: Sequence[Operation]) -> frozenset[str]:
-    """Return the sentences that many descriptions share, such as the token that each operation needs."""
+    """Return the sentences that many descriptions share, such as one about the token that every operation needs."""
     counts = Counter(
         sentence
         for operation in operations

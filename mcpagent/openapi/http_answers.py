@@ -1,4 +1,4 @@
-"""Answers of an HTTP API as results of a tool: text, data and files, or an error that helps the model."""
+"""Convert answers of an HTTP API to results of a tool: text, data and files, or an error that helps the model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """The response of an API with its whole body.
+    """The response of an API, with its body.
 
-    `url` is the address after redirects. `is_cut`: the body exceeded the limit, and `content` has its beginning.
+    `url` is the address after redirects. `is_cut`: the body exceeded the limit, and `content` is its beginning.
     """
 
     status: int
@@ -45,13 +45,13 @@ class HttpAnswer:
 
     @property
     def is_json(self) -> bool:
-        """True if the content claims to be JSON, or claims nothing and looks like it."""
+        """True if the content type is JSON, or if it is missing and the content looks like JSON."""
         if not self.media_type:
             return self.content[:1] in (b"{", b"[")
         return is_json(self.media_type)
 
     def text(self) -> str:
-        """Return the content as text, in the character set that the answer names."""
+        """Return the content as text, decoded with the character set that the answer declares."""
         named = self.headers.get("content-type", "").lower().partition("charset=")[2]
         charset = named.partition(";")[0].strip("\"' ") or "utf-8"
         try:
@@ -70,9 +70,10 @@ class HttpAnswer:
 def result_of(
     answer: HttpAnswer, *, wraps: bool, is_typed: bool, note: str = ""
 ) -> dict[str, Any]:
-    """Return the MCP result of a successful answer; `note` is added for the model.
+    """Return the MCP result of a successful answer; `note` is an additional text for the model.
 
-    With a schema of results (`is_typed`) the JSON is also data, a list under "items" if the schema `wraps` it.
+    If the tool has an output schema (`is_typed`), the JSON is also structured content; a list is under "items" if the
+    schema `wraps` it.
     """
     blocks: list[dict[str, Any]] = list(_blocks(answer))
     if note:
@@ -119,7 +120,7 @@ def failure(text: str) -> dict[str, Any]:
 
 
 def http_failure_text(answer: HttpAnswer, hint: str = "") -> str:
-    """Return what the model needs of an answer that is no success: its status, its reason, and what may help."""
+    """Return a text for the model about a failed response: the status, the reason, and a possible remedy."""
     reason = ""
     if answer.is_json:
         reason = _reason(answer.value())
@@ -142,12 +143,14 @@ def _location(answer: HttpAnswer) -> str:
 
 
 def _status(status: int) -> str:
-    # Not `http.HTTPStatus`, whose words differ between versions of Python.
+    # The phrases of `http.HTTPStatus` differ between Python versions.
     return f"{status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
 
 
 def _reason(value: Any) -> str:
-    """Return the reason in an error's JSON: the fields of RFC 9457, and what other APIs call them."""
+    """Return the reason in an error's JSON, from the fields of RFC 9457 or those that other APIs use; "" if it is
+    missing.
+    """
     if not isinstance(value, Mapping):
         return ""
     inner = value.get("error")

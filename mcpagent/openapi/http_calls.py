@@ -25,7 +25,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 _UNRESERVED = "-._~"
 _RESERVED = ":/?@!$'()*,;"
-"""Reserved characters that `allowReserved` leaves as they are; `&`, `=`, `+`, `#` and brackets would end a value."""
+"""Reserved characters that `allowReserved` leaves unescaped; `&`, `=`, `+`, `#` and brackets would end a value."""
 
 _SEPARATORS: Mapping[str, str] = {
     "spaceDelimited": "%20",
@@ -33,7 +33,7 @@ _SEPARATORS: Mapping[str, str] = {
     "tabDelimited": "%09",
 }
 _MOST_ESCAPES = 4
-"""How often a text is unescaped to look for steps of a path: proxies and servers may each do it."""
+"""How often a text is unescaped when searching for dot segments of a path: each proxy and server may unescape once."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+")
@@ -41,12 +41,12 @@ _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
 
 
 class ArgumentError(Exception):
-    """Raised if a value cannot be written into a request, with the reason for the model."""
+    """Raised for a value that cannot be written into a request; the message is the reason for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a multipart body; a file has a name."""
+    """A part of a multipart body; `filename` is None unless the part is a file."""
 
     name: str
     content: bytes
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class HttpCall:
-    """A request without credentials, its query and cookies encoded; `parts` are a multipart body."""
+    """A request without credentials; query and cookies are encoded. `parts` form a multipart body."""
 
     method: str
     url: str
@@ -68,7 +68,7 @@ class HttpCall:
 
 
 def http_call(tool: ApiTool, arguments: Mapping[str, Any]) -> HttpCall:
-    """Return the request of a call. Raises `ArgumentError` for an argument that has no form in a request."""
+    """Return the request of a call. Raises `ArgumentError` for an argument that cannot be written into a request."""
     operation = tool.operation
     given = {
         one.name: (one, arguments[one.name])
@@ -115,7 +115,9 @@ def http_call(tool: ApiTool, arguments: Mapping[str, Any]) -> HttpCall:
 
 
 def legal_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers. Raises `ArgumentError` for one that HTTP cannot have; documents give both parts."""
+    """Return the headers unchanged. Raises `ArgumentError` for an invalid name or value, since both come from
+    documents.
+    """
     for name, value in headers.items():
         if not (_TOKEN.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
             raise ArgumentError(
@@ -135,7 +137,7 @@ def _accept(types: tuple[str, ...]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return one value as a text: JSON for lists and objects."""
+    """Return one value as text; lists and objects as JSON."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -153,7 +155,7 @@ def _quoted(text: str, *, reserved: bool = False) -> str:
 
 
 def _flat(value: Any) -> list[str]:
-    """Return the texts of a value: those of a list, the names and values of an object in turn, or the one text."""
+    """Return a value as texts: the items of a list, the alternating names and values of an object, or a single text."""
     if isinstance(value, Mapping):
         return [text for key, one in value.items() for text in (str(key), _text(one))]
     if isinstance(value, list):
@@ -179,7 +181,7 @@ def _in_path(parameter: Parameter, value: Any) -> str:
         text = (mark or ",").join(named + write(one) for one in _flat(value))
     else:
         text = named + ",".join(map(write, _flat(value)))
-    # A segment of dots would be resolved against the path before it, by some servers also behind an escaped slash.
+    # Servers resolve a segment of dots against the path before it, some even after an escaped slash.
     decoded = text
     for _ in range(_MOST_ESCAPES):
         decoded = unquote(decoded)
@@ -192,7 +194,7 @@ def _in_path(parameter: Parameter, value: Any) -> str:
 
 
 def _in_query(parameter: Parameter, value: Any) -> Iterator[str]:
-    """Yield the pairs of a parameter in a query, or in cookies."""
+    """Yield the `name=value` pairs of a parameter in a query, or in cookies."""
 
     def write(text: str) -> str:
         return _quoted(text, reserved=parameter.allow_reserved)
@@ -250,7 +252,7 @@ def _body(
     given: Mapping[str, tuple[Argument, Any]],
     arguments: tuple[Argument, ...],
 ) -> tuple[bytes | None, str, tuple[Part, ...]]:
-    """Return content, media type and parts of a body; no content if it is not required and nothing is given for it."""
+    """Return content, media type and parts of a body; content is None for an optional body without arguments."""
     fields = {
         one.field: value for one, value in given.values() if one.field is not None
     }
@@ -278,7 +280,7 @@ def _body(
 
 
 def _sent_type(media_type: str) -> str:
-    """Return the type to send for one that may be a range."""
+    """Return the media type to send for one that may be a range, such as `text/*`."""
     if "*" in media_type and is_json(media_type):
         return "application/json"
     if "*" in media_type:
@@ -357,7 +359,9 @@ def _part(name: str, value: Any, named: str, schema: Any) -> Part:
 
 
 def file_content(text: str) -> tuple[bytes, str]:
-    """Return the bytes and the media type of a `data:` URI, of a `file:` path, or of the text itself ("" as type)."""
+    """Return the bytes and the media type of a `data:` URI or a `file:` path; otherwise of the text itself, with type
+    "".
+    """
     if text.startswith("file:"):
         return _working_file(text.removeprefix("file:"))
     head, comma, data = text.partition(",")
@@ -375,7 +379,9 @@ def file_content(text: str) -> tuple[bytes, str]:
 
 
 def _working_file(path: str) -> tuple[bytes, str]:
-    """Return a file of the working folder, within the bounds of attachments; a hidden one may hold keys."""
+    """Return a file of the working folder, within the size limits of attachments. Hidden files are refused, because
+    they may contain keys.
+    """
     shown = safe_line(path, 100)
     folder = Path.cwd().resolve()
     try:

@@ -1,4 +1,4 @@
-"""The operations of a document, of Swagger 2.0 and of OpenAPI 3.x, in one form."""
+"""The operations of a document of Swagger 2.0 or OpenAPI 3.x, in one format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mcpagent.openapi.api_documents import (
 from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_OPERATIONS = 10_000
-"""As many tools as a server may list."""
+"""Maximum number of operations, equal to the number of tools that a server may list."""
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 Position: TypeAlias = Literal["path", "query", "header", "cookie"]
@@ -36,7 +36,7 @@ _NO_PARAMETERS = frozenset(
         "transfer-encoding",
     }
 )
-"""Headers that a parameter cannot set: the document's other parts describe them, or they belong to HTTP itself."""
+"""Headers that a parameter cannot set: other parts of the document describe them, or they belong to HTTP itself."""
 
 _COLLECTIONS: Mapping[str, tuple[str, bool]] = {
     "csv": ("", False),
@@ -57,7 +57,7 @@ _STYLES: Mapping[Position, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an operation. With a `media_type` its value is written as that, else in `style`."""
+    """A parameter of an operation. With a `media_type`, its value is written in that type, otherwise in `style`."""
 
     name: str
     position: Position
@@ -72,7 +72,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body of a request; `encoding` has the encodings of its properties, for forms."""
+    """The body of a request; for forms, `encoding` has the encoding of each property."""
 
     media_type: str
     schema: Node
@@ -83,9 +83,10 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation. `security` are alternatives, each the names of the schemes that it needs together; None: unknown.
+    """An operation. `security` lists alternatives, each with the names of the schemes that it needs together; None:
+    unknown.
 
-    `accepts` are the media types of successful responses, `response` the schema of the JSON one.
+    `accepts` are the media types of successful responses; `response` is the schema of the JSON response, or None.
     """
 
     method: str
@@ -105,7 +106,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The operations of a document. `left_out` has a line for each operation that cannot be used."""
+    """The operations of a document. `left_out` has a line for each unusable operation."""
 
     title: str
     description: str
@@ -118,10 +119,10 @@ class Api:
 def read_api(
     document: ApiDocument, base_url: str = "", origins: Collection[str] = ()
 ) -> Api:
-    """Return the operations of a document; requests go to `base_url`, else to the server that the document names.
+    """Return the operations of a document; requests go to `base_url`, or else to the server that the document names.
 
-    Operations that name a server at one of the further `origins` go there. Raises `DocumentError` for an unknown
-    version, or if it is unknown where requests may go.
+    Operations that name a server at one of the further `origins` use that server. Raises `DocumentError` for an unknown
+    version, or if no server is known.
     """
     root = document.root
     is_old = str(root.get("swagger", "")).startswith("2")
@@ -157,7 +158,7 @@ def read_api(
 def _listed(
     document: ApiDocument, left_out: list[str]
 ) -> Iterator[tuple[str, str, Node, Node]]:
-    """Yield path, method and place of each operation, and the parameters that all operations of the path have."""
+    """Yield path, method and place of each operation, and the place of the path's common parameters."""
     for path, item in document.root["paths"].items():
         if not str(path).startswith("/"):
             continue
@@ -173,7 +174,7 @@ def _listed(
 
 
 def _named_server(document: ApiDocument, *, is_old: bool) -> str:
-    """Return the address that the document names for requests. Raises `DocumentError` if there is no safe one."""
+    """Return the server address that the document names. Raises `DocumentError` if it names no safe one."""
     servers = document.root.get("servers")
     found = ""
     if is_old:
@@ -212,7 +213,7 @@ def _old_server(document: ApiDocument) -> str:
 
 
 def _address(server: Any) -> str:
-    """Return the address of a server with its variables at their defaults."""
+    """Return the address of a server, with its variables replaced by their defaults."""
     url = _text(_mapping(server).get("url"))
     for name, variable in _mapping(_mapping(server).get("variables")).items():
         url = url.replace(f"{{{name}}}", str(_mapping(variable).get("default", "")))
@@ -324,7 +325,7 @@ class _OperationReader:
     def _with_path(
         self, path: str, parameters: Mapping[tuple[str, Position], Parameter]
     ) -> Iterator[Parameter]:
-        """Yield the parameters; those of the path are exactly the ones that occur in it."""
+        """Yield the parameters, with exactly those path parameters that occur in the path."""
         names = path_names(path)
         for name in names:
             unknown = Parameter(
@@ -351,7 +352,7 @@ class _OperationReader:
         )
 
     def _old_body(self, given: list[Node], value: Mapping[str, Any]) -> Body | None:
-        """Return the body of an operation of Swagger 2.0, made of its parameters in "body" or in "formData"."""
+        """Return the body of an operation of Swagger 2.0, which consists of its parameters in "body" or "formData"."""
         consumes = _texts(value.get("consumes")) or _texts(
             self.document.root.get("consumes")
         )
@@ -390,7 +391,7 @@ class _OperationReader:
         return Body(media_type, Node(schema, file), bool(required), encoding=encoding)
 
     def _response(self, place: Node) -> tuple[tuple[str, ...], Node | None]:
-        """Return the media types of the first successful response, and the schema of its JSON."""
+        """Return the media types of the first successful response, and the schema of its JSON, or None."""
         responses = _mapping(place.value.get("responses"))
         for status in sorted(
             str(key) for key in responses if str(key).startswith("2")
@@ -447,7 +448,7 @@ def path_names(path: str) -> list[str]:
 
 
 def is_json(media_type: str) -> bool:
-    """Return whether this media type is JSON, or any type."""
+    """Return whether the media type is JSON, or a range that includes JSON."""
     name = media_type.partition(";")[0].strip().lower()
     return name in (
         "application/json",

@@ -1,4 +1,4 @@
-"""Follow the pages of a list: by `Link` headers (RFC 8288), or by a cursor that a parameter of the operation takes."""
+"""Read the pages of a list: by `Link` headers (RFC 8288), or by a cursor that a parameter of the operation accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcpagent.openapi.http_answers import HttpAnswer
 
 MAX_PAGES = 10
 MAX_PAGED_BYTES = 2_000_000
-"""No further page is requested beyond this size."""
+"""Total size from which no further page is requested."""
 
 _LINK = re.compile(
     r'<([^<>]{1,4000})>((?:\s*;\s*[^;,"=]+(?:=\s*(?:"[^"]*"|[^;,"]*))?)*)'
@@ -38,7 +38,7 @@ _HOLDERS = (
 
 
 def chooses_page(tool: ApiTool, arguments: Mapping[str, Any]) -> bool:
-    """Return whether the call itself names a page, so that only this page is read. A page size is no page."""
+    """Return whether the call itself names a page, so that only this page is read. A page size does not count."""
     named = [
         one.name
         for one in tool.arguments
@@ -51,7 +51,7 @@ def chooses_page(tool: ApiTool, arguments: Mapping[str, Any]) -> bool:
 
 
 def next_url(answer: HttpAnswer) -> str:
-    """Return the address of the next page from the `Link` header, "" without one at the same origin."""
+    """Return the address of the next page from the `Link` header; "" without one at the same origin."""
     for target, attributes in _LINK.findall(answer.headers.get("link", "")[:20_000]):
         if "next" in _relations(attributes):
             url = urljoin(answer.url, str(target))
@@ -61,7 +61,7 @@ def next_url(answer: HttpAnswer) -> str:
 
 
 def _relations(attributes: str) -> list[str]:
-    """Return the relation types of a link: those of its first `rel`."""
+    """Return the relation types of a link: those of its first `rel` attribute."""
     for name, quoted, plain in _ATTRIBUTE.findall(attributes):
         if name.lower() == "rel":
             return str(quoted or plain).lower().split()
@@ -69,9 +69,10 @@ def _relations(attributes: str) -> list[str]:
 
 
 def next_cursor(tool: ApiTool, value: Any) -> tuple[str, str] | None:
-    """Return the argument and the value for the next page, if the answer has a cursor under the name of a parameter.
+    """Return the argument and the value for the next page if the answer has a cursor with the name of a parameter, or
+    None.
 
-    The names match if they are equal, or equal but for a leading "next": `next_cursor` for `cursor`.
+    The names match if they are equal, apart from a leading "next": `next_cursor` for `cursor`.
     """
     takes = {
         _plain(one.parameter.name): one.name
@@ -105,9 +106,9 @@ def _plain(name: str) -> str:
 
 
 def joined_pages(pages: Sequence[Any]) -> Any:
-    """Return the pages as one value: lists one after the other, also those that objects have under the same key.
+    """Return the pages as one value: their lists, or the lists under the same key of their objects, are concatenated.
 
-    None if the pages have no such form.
+    Returns None for pages of another form.
     """
     if all(isinstance(page, list) for page in pages):
         return [item for page in pages for item in page]
@@ -122,7 +123,7 @@ def joined_pages(pages: Sequence[Any]) -> Any:
 
 
 def as_answer(last: HttpAnswer, value: Any) -> HttpAnswer:
-    """Return the joined pages as one answer."""
+    """Return the joined pages as one answer, with the last page's status and headers."""
     return HttpAnswer(
         last.status,
         last.headers,

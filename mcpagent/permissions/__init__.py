@@ -1,1 +1,1 @@
-"""Permissions: one decision for every caller whether a call runs, waits for a person or is denied."""
+"""Permissions: the one place that decides whether a call runs, needs approval or is denied."""

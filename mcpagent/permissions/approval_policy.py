@@ -1,4 +1,4 @@
-"""`ApprovalPolicy`: `Agent(approval=...)`."""
+"""`ApprovalPolicy`, the value of `Agent(approval=...)`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ ApprovalPredicate: TypeAlias = Callable[
 
 
 def answer_of_predicate(answer: object) -> bool:
-    """Return the answer of a predicate. Raises `TypeError` for all but True and False: no call runs by mistake."""
+    """Return the answer of a predicate. Raises `TypeError` unless it is True or False, so that no call runs by
+    mistake.
+    """
     if not isinstance(answer, bool):
         raise TypeError(f"it returned {type(answer).__name__}; return True or False")
     return answer
 
 
 OnDecision: TypeAlias = Callable[[PendingCall, CallFacts, Decision], object]
-"""Callback for each call that a rule denies or asks about, before the user is asked."""
+"""Callback for each call that a rule denies or wants approval for, before the user is asked."""
 
 
 _NO_RULES = Rules()
@@ -35,19 +37,19 @@ _NO_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPolicy:
-    """The calls that wait for approval, and who decides.
+    """Which calls need approval, and who approves them.
 
-    `required` True: those of every tool; a predicate `(context, definition, arguments)`: those for which it holds.
-    `decide` answers at once, for one call at a time; without it, and if it returns its request, such calls end the run
-    (`CallsPendingError`, `resume`).
+    `required`: True for the calls of every tool, or a predicate `(context, definition, arguments)` that returns True
+    for such calls. `decide` answers at once, for one call at a time. Without it, or if it returns the request itself,
+    these calls end the run (`CallsPendingError`, `resume`).
 
-    The rules in the entries of servers (`approval`) count besides, and these arguments can only be stricter. `rules`
-    are written as those of `--allow` are: `{"git.*": "ask", "git.push": "deny"}`. The longest that fits counts, and the
-    exact name of a tool replaces the rule of its entry. Or they are a function that returns the present rules.
-    `on_decision` is called for each call that the policy denies or asks about.
+    The rules in the entries of servers (`approval`) apply as well; the arguments here can only be stricter. `rules` has
+    the syntax of `--allow`: `{"git.*": "ask", "git.push": "deny"}`, or is a function that returns the current rules.
+    The longest matching rule counts, and the exact name of a tool replaces the rule of its entry. `on_decision` is
+    called for each call that the policy denies or wants approval for.
 
-    The policy judges the calls of agents that its agent calls, too. Their own policies can only be stricter: whoever
-    decides for them, and who decides here, both have to approve a call that both ask about.
+    The policy also applies to the calls of agents that its agent calls. Their own policies can only be stricter: if
+    both want approval for a call, both must approve it.
     """
 
     required: bool | ApprovalPredicate = False
@@ -115,7 +117,7 @@ class ApprovalPolicy:
             )
 
     def rules_now(self) -> Rules:
-        """Return the present rules."""
+        """Return the current rules."""
         if not self.rules:
             return _NO_RULES
         if isinstance(self.rules, Mapping):

@@ -42,7 +42,9 @@ from mcpagent.values.approval import Approval, Rule
 from mcpagent.values.messages import ToolDefinition
 
 Mode: TypeAlias = Literal["ask", "safe", "all", "none", "unasked"]
-"""The default decision on calls that no rule matches (see `decisions`). "unasked" is the default of the library."""
+"""The default decision on calls that no rule matches (see this module). "unasked", the default of the library, runs
+them.
+"""
 
 _CHOICE = re.compile(r"\[[^\]]{2,}\]")
 _BY_MODE: Mapping[Mode, Approval] = {
@@ -57,9 +59,9 @@ _STRICTNESS: Mapping[Approval, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """The facts about a call that rules judge: what it is for, its arguments, and the rules of its server's entry.
+    """The facts about a call that rules judge: the tool, the arguments, and the rules of the server's entry.
 
-    `is_required`: the tool itself or its agent wants approval for it.
+    `is_required`: the tool itself or its agent requires approval.
     """
 
     tool: ToolDefinition
@@ -70,14 +72,14 @@ class CallFacts:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of an agent, besides those in the entries of servers.
+    """The rules of an agent, in addition to those in the entries of servers.
 
-    `options` are those of `--allow` and `--deny`. `named` are those of `ApprovalPolicy`: one of exactly a tool's
-    name replaces the rule of its entry, a pattern counts if it is stricter. `answers` are the user's answers for more
-    than one call; they hold for servers with these `fingerprints`.
-    `servers` are the names of all servers, so that a pattern is read for the right one. `trusted` servers are ours, and
-    `own_code` are those whose code the user writes: an answer for a tool of theirs outlives a change of the tool.
-    `mode_place` and `mode_key` are where the mode is written.
+    `options` are the rules of `--allow` and `--deny`. `named` are those of `ApprovalPolicy`: an exact tool name
+    replaces the rule of the entry, a pattern counts if it is stricter. `answers` are the user's answers for more than
+    one call; they apply to servers with these `fingerprints`. `servers` has the names of all servers, to find the
+    server that a pattern means. `trusted` are bundled servers. `own_code` are servers whose code the user writes: an
+    answer for one of their tools stays valid when the tool changes. `mode_place` and `mode_key` are the location of the
+    mode.
     """
 
     mode: Mode = "unasked"
@@ -92,11 +94,11 @@ class Rules:
     mode_key: str = ""
 
     def patterns(self, approval: Approval) -> list[str]:
-        """Return the patterns of the options that allow, or that deny."""
+        """Return the patterns of the options with this approval."""
         return [rule.pattern for rule in self.options if rule.approval == approval]
 
     def names(self, rule: Rule, tool: ToolDefinition) -> bool:
-        """Return whether an option, or a rule of the agent, names this tool, prompt or resource."""
+        """Return whether an option, or a rule of the agent, matches this tool, prompt or resource."""
         if rule.approval == "allow":
             return permits(rule.pattern, tool, self.servers)
         return forbids(rule.pattern, tool)
@@ -104,7 +106,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of one rule on a call. `place` is the file and line, or the variable, that has the rule."""
+    """The decision of one rule on a call. `place` is the file and line, or the variable, of the rule, or ""."""
 
     verdict: Approval
     rule: str
@@ -112,24 +114,24 @@ class Decision:
     key: str = ""
 
     def __str__(self) -> str:
-        """Return `approval is deny in .mcp.json:3`."""
+        """Return the rule and its location, such as `approval is deny in .mcp.json:3`."""
         if not self.place:
             return self.rule
         return f"{self.rule} in {safe_line(self.place, 120)}"
 
 
 def strictness(decision: Decision) -> int:
-    """Return a number that is larger the less a decision lets run."""
+    """Return a number for sorting: the stricter the decision, the larger."""
     return _STRICTNESS[decision.verdict]
 
 
 def decide(call: CallFacts, rules: Rules) -> Decision:
-    """Return the decision of the strongest rule that fits the call."""
+    """Return the decision of the strongest rule that matches the call."""
     return next(decisions(call, rules))
 
 
 def decisions(call: CallFacts, rules: Rules) -> Iterator[Decision]:
-    """Yield the decision of each rule that fits the call, the strongest first; the last one fits every call."""
+    """Yield the decision of each rule that matches the call, the strongest first; the last one matches every call."""
     entry = _of_entry(call, rules)
     yield from _of_options(call, rules, "deny")
     if entry is not None and entry.verdict == "deny":
@@ -149,7 +151,7 @@ def decisions(call: CallFacts, rules: Rules) -> Iterator[Decision]:
 
 
 def entry_rules(config: ServerConfig) -> tuple[Rule, ...]:
-    """Return the rules that a server's entry has for its tools, prompts and resources."""
+    """Return the rules in a server's entry for its tools, prompts and resources."""
     name, place = config.name, config.source or "its configuration"
     is_one_word = len(config.approval) == 1 and config.approval[0][0] == "*"
     rules: list[Rule] = []
@@ -165,7 +167,7 @@ def entry_rules(config: ServerConfig) -> tuple[Rule, ...]:
 
 
 def is_about(rule: Rule, tool: ToolDefinition) -> bool:
-    """Return whether a rule of a server's entry names this tool, prompt or resource of the server."""
+    """Return whether a rule in a server's entry matches this tool, prompt or resource of the server."""
     if rule.server != (tool.server or "") or (
         rule.only_reads and tool.read_only is not True
     ):
@@ -176,10 +178,11 @@ def is_about(rule: Rule, tool: ToolDefinition) -> bool:
 
 
 def most_specific(rules: Iterable[Rule], tool: ToolDefinition) -> Rule | None:
-    """Return the rule of an entry that counts for a tool: the one with most letters, the strictest if equal.
+    """Return the rule of an entry that applies to a tool: the one with the most letters, or the strictest of equally
+    long ones.
 
     So `{"*": "allow", "delete_*": "ask"}` asks about `delete_all`, in any order. For the syntax of patterns, see
-    `rule_matching`.
+    `rule_matching`. Returns None if no rule matches.
     """
     return _longest(
         rule for rule in rules if not rule.only_reads and is_about(rule, tool)
@@ -195,7 +198,7 @@ def _longest(rules: Iterable[Rule]) -> Rule | None:
 
 
 def is_enabled(tool: ToolDefinition, config: ServerConfig) -> bool:
-    """Return whether the tool lists of a server's entry leave the tool in."""
+    """Return whether the entry's `enabled_tools` and `disabled_tools` leave the tool available."""
     name = tool.original_name
     is_named = not config.enabled_tools or any(
         fits(name, glob) for glob in config.enabled_tools
@@ -206,7 +209,7 @@ def is_enabled(tool: ToolDefinition, config: ServerConfig) -> bool:
 
 
 def _letters(glob: str) -> int:
-    """Count the letters that a pattern requires; `[...]` counts as one."""
+    """Return the number of letters that a pattern requires; `[...]` counts as one."""
     return sum(char not in "*?[]!" for char in _CHOICE.sub("", glob))
 
 
@@ -237,7 +240,9 @@ def _of_mode(rules: Rules) -> Decision:
 
 
 def _of_entry(call: CallFacts, rules: Rules) -> Decision | None:
-    """Return the decision of the entry of the call's server, or of the agent's rule in its place."""
+    """Return the decision by the entry of the call's server, or by the agent's rule that replaces it; None without a
+    rule.
+    """
     entry, own = most_specific(call.rules, call.tool), _of_agent(call, rules)
     if own is not None:
         is_exact = own.pattern == rule_of(call.tool)
@@ -257,7 +262,9 @@ def _of_entry(call: CallFacts, rules: Rules) -> Decision | None:
 
 
 def _of_agent(call: CallFacts, rules: Rules) -> Rule | None:
-    """Return the agent's rule for exactly this name, else the one with most letters that fits."""
+    """Return the agent's rule for exactly this name, else the matching one with the most letters; None without a
+    match.
+    """
     key = rule_of(call.tool)
     if key in rules.named:
         return Rule(key, rules.named[key])

@@ -1,7 +1,8 @@
-"""Match rules: `git.push` is a tool, `/git:review` a prompt, `@git:file:///notes` a resource, `git.*` all of `git`.
+"""Match rules: `git.push` is a tool, `/git:review` a prompt, `@git:file:///notes` a resource, `git.*` everything of
+`git`.
 
-Prompts and resources are written as a user types them in a chat. A pattern may follow the server's name. A rule that
-permits matches exactly that server and name; a rule that denies or asks also matches names that could pass for it.
+Prompts and resources are written as a user types them in a chat. The name in a rule may be a pattern. A rule that
+permits matches exactly that server and name; a rule that denies or asks also matches names that only look like it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mcpagent.utilities.text.globs import fits
 from mcpagent.values.messages import RequestKind, ToolDefinition
 
 SIGNS: Mapping[RequestKind, str] = {"tool": "", "prompt": "/", "resource": "@"}
-"""The prefix of a rule or label by the kind of request."""
+"""The prefix of a rule or label, for each kind of request."""
 
 _KINDS: Mapping[str, RequestKind] = {sign: kind for kind, sign in SIGNS.items() if sign}
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
@@ -27,7 +28,7 @@ _MOST_READINGS = 64
 
 
 def rule_of(tool: ToolDefinition) -> str:
-    """Return the rule without patterns that names this tool, prompt or resource; the name alone without a source."""
+    """Return the rule that names exactly this tool, prompt or resource; only the name if it has no source."""
     key = tool.key
     if tool.kind == "tool" or key.source is None:
         return key.label
@@ -35,10 +36,10 @@ def rule_of(tool: ToolDefinition) -> str:
 
 
 def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> bool:
-    """Return whether a rule that permits matches this. `servers` are all servers; a rule names one server.
+    """Return whether a rule that permits matches the tool. `servers` are the names of all servers.
 
-    The rule contains the server's full name, or `*` for all servers: `git.evil.x` belongs to the server `git.evil` if
-    it exists. The name that the model calls is also accepted if it contains the server's (`git__push`).
+    The rule contains the server's full name, or `*` for all servers. `git.evil.x` belongs to the server `git.evil`, if
+    that exists. The name that the model calls is also accepted if it contains the server's name (`git__push`).
     """
     if rule == "*":
         return True
@@ -65,7 +66,7 @@ _JOINTS = str.maketrans("", "", "_-")
 
 
 def forbids(rule: str, tool: ToolDefinition) -> bool:
-    """Return whether a rule that denies matches this, or a name that could pass for it by case or invisible characters.
+    """Return whether a rule that denies matches the tool, or a name that differs only in case or invisible characters.
 
     A rule without a server applies to the name on every server, and to the name that the model calls.
     """
@@ -78,7 +79,7 @@ def forbids(rule: str, tool: ToolDefinition) -> bool:
             _is_among(rule, _could_be(form))
             for form in (own, tool.name, tool.key.label)
         )
-    # Once for all readings: a server may have names of a megabyte.
+    # Fold the name once, not for each way to split the rule: a server may send a name of a megabyte.
     owner, names = {source, _folded(source)}, _could_be(own)
     return _folded(rule) == _folded(own) or any(
         _is_among(server, owner) and _is_among(pattern, names)
@@ -88,13 +89,15 @@ def forbids(rule: str, tool: ToolDefinition) -> bool:
 
 
 def permits_of_server(pattern: str, tool: ToolDefinition) -> bool:
-    """Return `permits` for a pattern whose server is known: `push`, `/review`, `@file:///*`, `*` for all."""
+    """Return whether a permitting pattern without a server matches: `push`, `/review`, `@file:///*`, `*` for
+    everything.
+    """
     kind = _KINDS.get(pattern[:1], "tool")
     return _permits(kind, pattern.removeprefix(SIGNS[kind]), tool)
 
 
 def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
-    """Return `forbids` for a pattern whose server is known."""
+    """Return whether a denying pattern without a server matches (see `forbids`)."""
     kind = _KINDS.get(pattern[:1], "tool")
     names = _could_be(tool.key.name)
     if kind == tool.kind:
@@ -105,12 +108,14 @@ def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
 
 
 def resource_servers(rule: str) -> set[str]:
-    """Return the servers that a rule about resources may name; the resources need not be listed."""
+    """Return the servers that a rule about resources may mean; the resources need not be listed."""
     return {server for server, kind, _ in _readings(rule) if kind == "resource"}
 
 
 def _readings(rule: str) -> Iterator[tuple[str, RequestKind, str]]:
-    """Yield each server that a rule may name, with kind and pattern: server and tool names may have any characters."""
+    """Yield each way to split a rule into server, kind and pattern, because server and tool names may contain any
+    character.
+    """
     places = (
         place
         for place, char in enumerate(rule)
@@ -139,7 +144,7 @@ def _is_exactly(pattern: str, name: str) -> bool:
 
 
 def _leads_out(uri: str) -> bool:
-    """Return whether the URI contains a step up, out of every folder that a pattern names, in any encoding."""
+    """Return whether the URI contains `..` in any encoding, which could leave the folder that a pattern names."""
     forms = percent_decoded(uri)
     return (
         any(".." in _folded(form) for form in forms) or unquote(forms[-1]) != forms[-1]
@@ -147,7 +152,7 @@ def _leads_out(uri: str) -> bool:
 
 
 def _could_be(name: str) -> set[str]:
-    """Return all possible readings of the name, unchanged and folded."""
+    """Return all spellings of the name that a server could treat as the same, unchanged and folded."""
     plain = set(percent_decoded(name))
     if ":" in name:
         plain |= {form for one in list(plain) for form in spellings(one)}
@@ -161,7 +166,7 @@ def _could_be(name: str) -> set[str]:
 
 
 def _is_among(pattern: str, forms: Collection[str]) -> bool:
-    """Return whether the pattern matches one of the forms, as written (`[!A-Z]*`) or folded."""
+    """Return whether the pattern, unchanged (`[!A-Z]*`) or folded, matches one of the forms."""
     wanted = _folded(pattern)
     return any(
         form == wanted or fits(form, wanted) or fits(form, pattern) for form in forms
@@ -172,7 +177,7 @@ def _folded(text: str) -> str:
     """Return one canonical spelling for texts that look the same, without invisible characters."""
     if text.isascii() and text.isprintable():
         return text.lower().replace(" ", "")
-    # Without its marks first: ordering n marks takes time proportional to n squared.
+    # Remove combining marks before normalising: ordering n marks takes time proportional to n squared.
     bare = "".join(char for char in text if unicodedata.category(char)[0] not in "CM")
     plain = unicodedata.normalize(
         "NFKD", unicodedata.normalize("NFKD", bare).casefold()

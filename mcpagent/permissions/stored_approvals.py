@@ -1,7 +1,7 @@
-"""Store the user's approvals for more than one call: for this session in memory, "always" in a file.
+"""Store the user's approvals for more than one call: for this session in memory, for "always" in a file.
 
-An approval holds for one server as configured (another command, address or key under the same name is another server)
-and, if it concerns a tool, for that tool as shown: after a change of description or schema, the user has to consent
+An approval applies to one server as configured: with another command, address or key, it is a different server. An
+approval of a tool applies to the tool as shown: after a change of its description or schema, the user must approve
 again.
 """
 
@@ -25,8 +25,9 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
 
 What: TypeAlias = Literal["tool", "prompt", "resource", "call", "reads", "server"]
-"""The reach of an approval: one tool, prompt or resource; one tool with exactly these arguments; all calls that only
-read, by the server's declaration; or the whole server."""
+"""The scope of an approval: one tool, prompt or resource; one tool with exactly these arguments ("call"); all calls
+that only read, as the server declares; or the whole server.
+"""
 
 MEANINGS: Mapping[What, str] = {
     "tool": "this tool as it was shown",
@@ -38,13 +39,15 @@ MEANINGS: Mapping[What, str] = {
 }
 
 LOCK_SECONDS = 2.0
-"""Timeout of storing an approval while another program changes the file."""
+"""Timeout for storing an approval while another program changes the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredApproval:
-    """An approval. `server`, `definition` and `arguments` are hashes: of the server's configuration, of the tool as
-    shown, and of the arguments of a "call". `place` is the file that has it, "" for one of this session.
+    """An approval by the user. `name` is the server's name; `place` is its file, "" for one of this session.
+
+    `server`, `definition` and `arguments` are hashes: of the server's configuration, of the tool as shown, and of the
+    arguments of a "call".
     """
 
     name: str
@@ -68,7 +71,7 @@ class StoredApproval:
 
     @property
     def meaning(self) -> str:
-        """The answer in words."""
+        """The approval in words, such as `always: ...`."""
         return f"{'always' if self.place else 'this session'}: {MEANINGS[self.what]}"
 
     def covers(
@@ -78,7 +81,9 @@ class StoredApproval:
         *,
         own_code: bool = False,
     ) -> bool:
-        """Return whether the approval covers a call of a tool of its server; with `own_code` also once it changed."""
+        """Return whether the approval covers a call of a tool of its server; with `own_code`, even after the tool
+        changed.
+        """
         match self.what:
             case "server":
                 return True
@@ -95,14 +100,14 @@ class StoredApproval:
 
 
 def definition_hash(tool: ToolDefinition) -> str:
-    """Return a SHA-256 over everything that a user or a model sees of a tool."""
+    """Return a SHA-256 of everything that a user or a model sees of a tool."""
     return _hash(
         [tool.key.name, tool.title, tool.description, tool.parameters, tool.read_only]
     )
 
 
 def arguments_hash(arguments: Mapping[str, Any]) -> str:
-    """Return a SHA-256 over the arguments of a call."""
+    """Return a SHA-256 of the arguments of a call."""
     return _hash(dict(arguments))
 
 
@@ -114,8 +119,8 @@ def _hash(value: object) -> str:
 class StoredApprovals:
     """The approvals of one user.
 
-    `servers` are the fingerprints of the present servers by name. An unreadable file counts as empty. If the file is
-    not writable, approvals hold for this run only.
+    `servers` maps the names of the current servers to their fingerprints. An unreadable file counts as empty. If the
+    file is not writable, new approvals apply to this run only.
     """
 
     def __init__(self, path: Path | None, servers: Mapping[str, str]) -> None:
@@ -128,12 +133,12 @@ class StoredApprovals:
     def of_user(
         cls, environ: Mapping[str, str], servers: Mapping[str, str] | None = None
     ) -> StoredApprovals:
-        """Return the approvals in `approvals.json`, for these servers as currently configured."""
+        """Return the approvals in `approvals.json`, for servers with these fingerprints."""
         return cls(state_folder(environ) / "approvals.json", servers or {})
 
     @property
     def held(self) -> frozenset[StoredApproval]:
-        """The approvals that hold now, permanently and in this session."""
+        """The approvals that apply now: permanent ones, and those of this session."""
         return frozenset(self._always | self._session)
 
     def add(
@@ -144,7 +149,7 @@ class StoredApprovals:
         *,
         always: bool,
     ) -> None:
-        """Store a new approval; tools without a server are not stored."""
+        """Store a new approval, permanently if `always`; tools without a server are ignored."""
         server = self.servers.get(tool.server or "")
         if server is None:
             return
@@ -173,7 +178,7 @@ class StoredApprovals:
         )
 
     def forget(self, glob: str) -> list[StoredApproval]:
-        """Revoke all whose label or server matches, also in this session; return the permanent ones."""
+        """Revoke all approvals whose label or server matches, also those of this session; return the permanent ones."""
         gone = [one for one in self.all() if _is_meant(glob, one)]
         self._session = {one for one in self._session if not _is_meant(glob, one)}
         if gone:
@@ -183,9 +188,9 @@ class StoredApprovals:
     def _change(
         self, change: Callable[[set[StoredApproval]], set[StoredApproval]]
     ) -> None:
-        """Apply a change to the file, after reading it again, because another program may have written it.
+        """Apply a change to the file. It is read again first, because another program may have changed it.
 
-        If the file is not writable, or locked for long, the change holds for this run; the next one asks again.
+        If the file is not writable, or locked for too long, the change applies to this run only.
         """
         self._always = change(self._always)
         if self._path is None:
@@ -237,7 +242,7 @@ def _is_whole(one: StoredApproval) -> bool:
 
 
 def distinct_servers(servers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return fingerprints by name, without names that two different servers share."""
+    """Return the fingerprints of servers by name, without names that two different servers share."""
     found: dict[str, set[str]] = {}
     for name, fingerprint in servers:
         found.setdefault(name, set()).add(fingerprint)

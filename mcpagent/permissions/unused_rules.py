@@ -1,4 +1,4 @@
-"""Find the rules that fit none of the known tools, prompts and resources."""
+"""Find rules that match none of the known tools, prompts and resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcpagent.values.messages import ToolDefinition
 def unused_rules(
     rules: Rules, servers: Sequence[ServerConfig], known: Sequence[ToolDefinition]
 ) -> list[tuple[str, str]]:
-    """Return the place and the pattern of each rule of an agent and of its servers' entries that fits nothing."""
+    """Return the location and the pattern of each rule, of an agent or of a server's entry, that matches nothing."""
     named = [Rule(pattern, approval) for pattern, approval in rules.named.items()]
     return [
         *_of_agent("--allow or --deny", rules.options, rules, known),
@@ -28,7 +28,7 @@ def unused_rules(
 def _of_agent(
     place: str, written: Iterable[Rule], rules: Rules, known: Sequence[ToolDefinition]
 ) -> list[tuple[str, str]]:
-    # A resource need not be listed: for it will do that its server has some.
+    # A server need not list every resource, so a rule counts as used if its server has any resource.
     readable = {tool.server for tool in known if tool.kind == "resource"}
     return [
         (place, rule.pattern)
@@ -57,7 +57,7 @@ def _of_entries(
 def unused_rule_line(
     place: str, pattern: str, known: Iterable[ToolDefinition], where: str
 ) -> str:
-    """Return the warning about a rule without effect; `where` says where the names are, if none is similar."""
+    """Return the warning about a rule without effect. If no name is similar, `where` states where to find the names."""
     near = [safe_line(name, 80) for name in near_rules(pattern, known)]
     hint = where
     if near:
@@ -68,7 +68,7 @@ def unused_rule_line(
 def near_rules(
     rule: str, known: Iterable[ToolDefinition], cutoff: float = 0.5
 ) -> list[str]:
-    """Return suggestions for a rule that matches nothing: the same name elsewhere, else a similar spelling."""
+    """Return suggestions for a rule that matches nothing: the same name on other servers, else similar names."""
     tools = list(known)
     same = [rule_of(tool) for tool in tools if rule in (tool.key.name, tool.name)]
     spelled = [

@@ -20,7 +20,7 @@ _MORE_TOKENS = 8
 """Tokens of the line that counts the omitted entries."""
 
 MOST_RESULTS = 8
-"""The most results, latest first, that a progress note lists."""
+"""Maximum number of results in a progress note; the latest are listed."""
 
 _LETTERS_A_TOKEN = 8
 _PIECES = re.compile(r"\w+|[^\w\s]")
@@ -43,9 +43,9 @@ def _line(text: str, limit: int = 200) -> str:
 
 
 def category_lines(categories: Iterable[tuple[str, str, int]]) -> list[str]:
-    """Return a line for each (name, description, number of tools), of `MAX_LINE_TOKENS` and `MAX_LINES_TOKENS` in all.
+    """Return a line for each (name, description, number of tools), within `MAX_LINE_TOKENS` and `MAX_LINES_TOKENS`.
 
-    If there are too many for that, all lines are shorter, and those that do not fit at all are counted in the last.
+    If there are too many categories, all lines are shortened; the last line counts those that do not fit.
     """
     given = list(categories)
     each = min(MAX_LINE_TOKENS, MAX_LINES_TOKENS // max(len(given), 1))
@@ -63,10 +63,10 @@ def category_lines(categories: Iterable[tuple[str, str, int]]) -> list[str]:
 def category_line(
     name: str, description: str, tools: int, *, most: int = MAX_LINE_TOKENS
 ) -> str:
-    """Return `- github (issues, pull requests, repositories), 35 tools`, of so many tokens at most.
+    """Return `- github (issues, pull requests, repositories), 35 tools`, with at most `most` tokens.
 
-    The description may be a server's own words: it is cut between words, and characters that could pass for markup or
-    close the brackets are removed, so that it stays data inside the prompt. The name and the number always stay.
+    The description may be a server's own text: it is cut between words, and characters that could imitate markup or
+    close the brackets are removed, so that it stays data inside the prompt. Name and number are never cut.
     """
     about = _line(_line(description, 1_000).translate(_MARKUP), MAX_CATEGORY_CHARACTERS)
     if tools == 1:
@@ -83,8 +83,11 @@ def category_line(
 
 
 def line_tokens(line: str) -> int:
-    """Estimate the tokens of a line from above: a token for eight letters of a word, for a sign, or for a character of
-    another script, and never fewer than a quarter of its characters."""
+    """Estimate the tokens of a line, rather too many than too few.
+
+    Eight letters of a word, a sign, or a character of another script count as one token; the result is at least a
+    quarter of the line's characters.
+    """
     pieces = 0
     for found in _PIECES.finditer(line):
         text = found[0]
@@ -96,7 +99,7 @@ def line_tokens(line: str) -> int:
 
 
 def connecting_line(server: str) -> str:
-    """Among the categories: a server whose tools are not known yet."""
+    """Return a line, to be listed among the categories, for a server whose tools are still unknown."""
     return f"- {_line(server, 64)}, still connecting: you are told when its tools can be used"
 
 
@@ -114,10 +117,10 @@ def tool_search_section(
     provider_searches: bool = False,
     is_short: bool = False,
 ) -> str:
-    """Return the section on how to search, the categories of tools, and the workflow.
+    """Return the section about searching tools, with the categories of tools and the workflow.
 
-    `loads`: a search loads the tools that it returns; `is_short` states that in a few lines. `provider_searches`: the
-    provider's search does the same under its own name.
+    `loads`: a search loads the tools that it returns; `is_short`: the section has only a few lines.
+    `provider_searches`: the provider's own search replaces `search_tools`.
     """
     listed = "\n".join(category_lines) or "- none: no tools are connected"
     if loads:
@@ -151,12 +154,14 @@ def programs_section(
 
 
 def program_words(name: str, modules: Iterable[str] = ()) -> str:
-    """Return the description for the model of a tool of code mode, "search" or "run", with the importable modules."""
+    """Return the description of a code mode tool for the model: `name` is "search" or "run". `modules` are the
+    importable modules.
+    """
     return _words(f"program_{name}").substitute(modules=", ".join(modules))
 
 
 def built_in_instructions() -> str:
-    """Return the instructions of an agent without its own instructions."""
+    """Return the instructions for an agent without instructions."""
     return _words("assistant").template
 
 
@@ -167,12 +172,12 @@ def system_prompt(instructions: str, *sections: str) -> str:
 
 
 def call_note(tool: str) -> str:
-    """Return the note for a model that only talked about calling; `tool` is a name in quotes, or "a tool"."""
+    """Return the note for a model that only announced a call; `tool` is a name in quotes, or "a tool"."""
     return _words("call").substitute(tool=_line(tool, 66))
 
 
 def final_answer_note(reason: str) -> str:
-    """Return the note that makes the model answer without more calls; `reason` is a sentence of the runtime."""
+    """Return the note that makes the model answer without more calls; `reason` is a sentence from mcpagent."""
     return _words("final_answer").substitute(reason=reason)
 
 
@@ -181,12 +186,12 @@ def progress_note(
     results: Sequence[tuple[str, Mapping[str, Any], str]],
     missing: Sequence[str],
 ) -> str:
-    """Return the note for a small model during a run: the question, the last results, and the missing parts.
+    """Return the note for a small model during a run: the prompt, the last results, and the missing parts.
 
     Args:
         question: The prompt that is being answered.
         results: Name, arguments and text of each successful call.
-        missing: The parts of the question that no result is about.
+        missing: The parts of the prompt that no result is about.
     """
     listed = [_result_line(*one) for one in results[-MOST_RESULTS:]]
     if missing:
@@ -209,7 +214,7 @@ def _result_line(name: str, arguments: Mapping[str, Any], text: str) -> str:
 
 
 def summary_note(keep: str = "", *, words: int = 600) -> str:
-    """Return the prompt for a summary of the conversation; `keep` is a topic that a person wants in it."""
+    """Return the prompt for a summary of the conversation; `keep` is a topic that the user wants included."""
     asked = ""
     if keep.strip():
         asked = f"\n\nKeep above all what has to do with: {_line(keep, 1_000)}"
@@ -222,7 +227,10 @@ def asks_for_summary(text: str) -> bool:
 
 
 def piece_words(summary: str, transcript: str, note: str) -> str:
-    """Return the same for a part of a conversation that is too long to be sent unchanged; both texts are data."""
+    """Return the prompt for summarising a part of a conversation that is too long for one request.
+
+    `summary` and `transcript` are fenced as data.
+    """
     before = ""
     if summary:
         before = fenced(summary, "Summary of what came before it")
@@ -234,14 +242,14 @@ def piece_words(summary: str, transcript: str, note: str) -> str:
 
 
 def summary_words(summary: str) -> str:
-    """Return the text that replaces messages that are no longer sent; "": there is no summary."""
+    """Return the text that replaces messages that are no longer sent. `summary` is "" if they were not summarised."""
     if not summary:
         return _words("left_out").template
     return _words("summary").substitute(summary=fenced(summary))
 
 
 def misfit_note(problems: Sequence[str]) -> str:
-    """Return the note for a model whose answer does not match the output type; the problems quote the answer."""
+    """Return the note for a model whose answer does not match the output type; `problems` quote the answer."""
     return for_model(
         _words("misfit").substitute(
             problems="\n".join(f"- {problem}" for problem in problems)
@@ -255,7 +263,9 @@ def is_misfit_note(text: str) -> bool:
 
 
 def is_own_note(text: str) -> bool:
-    """Return whether `misfit_note`, `call_note` or `final_answer_note` wrote the text, so no person did."""
+    """Return whether `misfit_note`, `call_note` or `final_answer_note` wrote the text, so that it is not from the
+    user.
+    """
     begins, _, ends = _words("call").template.partition("$tool")
     final = _words("final_answer").template.partition("$reason")[2]
     return (

@@ -70,13 +70,12 @@ from mcpagent.values.type_variables import Deps, Output
 class RunResult(Generic[Output]):
     """The result of a run. `messages` are the messages that the run added to the conversation, in order.
 
-    Before the prompt, they may contain results of earlier calls that the prompt closed, and announcements of new tools.
-
-    `stop` is the reason for the end; with "calls_pending", `pending` are the calls that wait for an answer. `spent`
-    holds `usage`, the cost, and the share of tool definitions in it. `citations` are the sources that the answer names.
-    `problems` are the misfits between the answer and the `output_type`. `limit` is the limit that ended the run, if one
-    did: the answer is then the text so far, "" if there was none; with "calls_pending" it is the limit that was reached
-    as well.
+    Before the prompt, these may contain results of earlier calls that the prompt closed, and announcements of new
+    tools. `stop` is the reason for the end; with "calls_pending", `pending` are the calls that wait for an answer.
+    `spent` contains `usage`, the cost, and the share of tool definitions. `citations` are the sources that the answer
+    names. `problems` are the errors of an answer that does not match the `output_type`. `limit` is the limit that ended
+    the run, None if no limit did: the answer is then the text so far, or "". With "calls_pending", it is a limit that
+    was reached as well.
     """
 
     answer: str
@@ -94,18 +93,21 @@ class RunResult(Generic[Output]):
 
     @property
     def files(self) -> tuple[Document | FileId, ...]:
-        """The files that the provider generated for this answer: with name and bytes, or by the ID that it stores."""
+        """The files that the provider generated for this answer: with name and bytes, or as the ID of a file stored
+        there.
+        """
         return generated_files(self.messages)
 
     @property
     def has_type(self) -> bool:
-        """True if the caller passed an `output_type`."""
+        """Return whether the caller passed an `output_type`."""
         return self._output is not None
 
     @property
     def output(self) -> Output:
-        """The answer in the form of the `output_type` that was given, its text without one. Raises `OutputError` if it
-        is not of that form, or if the run ended without an answer (`stop`): `LimitError` if a limit ended it."""
+        """The answer as a value of the requested `output_type`; without one, its text. Raises `OutputError` if it has
+        another form or there is no answer, `LimitError` if a limit ended the run.
+        """
         if self._output is None:
             return cast("Output", self.answer)
         return self._output()
@@ -113,13 +115,15 @@ class RunResult(Generic[Output]):
 
 @dataclass(slots=True)
 class RunUsage:
-    """The use of a run so far, with agents that it called; correct also when the run is cut short. `turns` are its own.
+    """The usage of a run so far, including agents that it called, even if the run is cut off. `turns` are its own.
 
-    `waited_seconds`: the wait for connecting servers, including the waits of agents that it called. `is_over`: the run
-    has ended by itself, with an answer or with pending calls (`pending`); `finished` is that end. `earlier` is the use
-    of a process that ended while it worked on the same question, which counts for the limits. `clock` has the seconds.
-    `reached` is the limit that ends the run. `repeats` follows its calls; `missing` are the parts of the question that
-    the last note to the model listed as missing. `trace` names its trace for a later run.
+    - `waited_seconds`: the wait for connecting servers, including that of agents that it called.
+    - `is_over`: the run ended by itself, with an answer or with pending calls (`pending`); `finished` is the end event.
+    - `earlier`: the usage of a process that ended while it worked on the same prompt, which counts for the limits.
+    - `clock`: measures the seconds. `reached`: the limit that ends the run, or None.
+    - `repeats`: counts repeated calls. `missing`: the parts of the prompt that the last note to the model listed as
+      missing.
+    - `trace`: identifies its trace for a run that continues it.
     """
 
     spent: Spent = field(default_factory=Spent)
@@ -142,56 +146,56 @@ class RunUsage:
 
     @property
     def so_far(self) -> Spent:
-        """The usage of this question, also by earlier processes."""
+        """The usage for this prompt, including earlier processes."""
         return self.earlier + self.taken
 
     def amounts(self) -> tuple[Spent, ...]:
-        """Return the parts of `so_far`. Added up only if a limit needs the sum: most are unset."""
+        """Return the parts of `so_far`. The sum is computed only for a limit that needs it, since most are not set."""
         return self.earlier, self.spent, Spent(seconds=self.clock.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionBudget:
-    """The limits of a session, and the amounts that its runs used before this one."""
+    """The limits of a session, and the usage of its runs before this one."""
 
     limits: Limits = NO_LIMITS
     before: Spent = field(default_factory=Spent)
 
 
 class NoModel:
-    """The model of a context that no agent runs in."""
+    """The model of a context in which no agent runs."""
 
     name = "none"
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
-        """Raise `AgentStateError`: a placeholder has no model to ask."""
+        """Raise `AgentStateError`: no agent is running, so there is no model to ask."""
         raise AgentStateError("no agent is running here")
 
     async def aclose(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing: no model is open."""
 
 
 Around: TypeAlias = "AbstractAsyncContextManager[Any] | AbstractContextManager[Any]"
-"""A context manager around a part of a run: an asynchronous one if it awaits, else a plain one, which costs less."""
+"""A context manager around a part of a run: asynchronous if it awaits, else a plain one, which costs less."""
 
 
 class Middleware:
-    """A middleware of the pipeline: context managers around the parts of a run. This base class adds nothing.
+    """A middleware of the pipeline: context managers around the parts of a run. This base class does nothing.
 
-    Each is entered before the part and left after it, in the order of the list. A middleware that calls `settle` of a
-    step or call keeps the ones behind it, and the part itself, from being entered. The earlier ones exit as usual.
+    Each context manager is entered before the part and exited after it, in the order of the list. If a middleware calls
+    `settle` of a step or call, neither the part nor the later middleware is entered. The earlier ones exit as usual.
 
-    `Stop` ends the run. It may be raised in every part but `around_run`, and its `final_note` counts in every part but
-    `around_turns`. Calls that have begun keep their results; all others get one that says that they were not run. Any
-    other exception fails the call that `around_execution` surrounds, and from every other part it fails the run.
+    `Stop` ends the run. Every part except `around_run` may raise it, and its `final_note` counts in every part except
+    `around_turns`. Calls that have begun keep their results; all others get one that states that they did not run. Any
+    other exception in `around_execution` fails that call; in other parts it fails the run.
     """
 
     def around_run(self, run: AgentRun) -> Around:
-        """Surround the run, the writing of its end included."""
+        """Surround the run, including the writing of its end."""
         raise NotImplementedError
 
     def around_turns(self, run: AgentRun) -> Around:
-        """Surround all turns; what ended them is not known yet."""
+        """Surround all turns; the reason for their end is not known yet."""
         raise NotImplementedError
 
     def around_step(self, run: AgentRun, step: StepState) -> Around:
@@ -203,15 +207,15 @@ class Middleware:
         raise NotImplementedError
 
     def around_call(self, run: AgentRun, call: CallState) -> Around:
-        """Surround one call with the decision whether it runs; calls of programs too."""
+        """Surround one call, of the model or of a program, including the decision whether it runs."""
         raise NotImplementedError
 
     def around_question(self, run: AgentRun, call: CallState) -> Around:
-        """Surround the wait for a person who decides on a call."""
+        """Surround the wait for a person's decision on a call."""
         raise NotImplementedError
 
     def around_execution(self, run: AgentRun, call: CallState) -> Around:
-        """Surround the work of a call that runs."""
+        """Surround the execution of a call."""
         raise NotImplementedError
 
 
@@ -219,14 +223,14 @@ class RunObserver(Middleware):
     """Middleware of one run that also gets the run's events, before any other listener."""
 
     def hear(self, event: Event) -> None:
-        """Receive an event of the run, without events of agents that it calls."""
+        """Receive an event of the run. Events of agents that it calls are not included."""
 
 
 class Pipeline:
     """An ordered list of middleware.
 
-    Each attribute enters the context managers of that name of all items that have one. Once one settles the step or
-    call, the following ones are not entered.
+    Each attribute, such as `around_call`, enters the context managers of that name of all middleware that define one.
+    If one settles the step or call, the later ones are not entered.
     """
 
     def __init__(self, items: Sequence[Middleware] = ()) -> None:
@@ -265,7 +269,7 @@ class Pipeline:
 class _Entered(AsyncExitStack):
     """Enters the context managers around a part of a run, in order.
 
-    With `settles`, it stops once a context manager has settled the step or call, `state`. If entering one raises an
+    With `settles`, it stops after a context manager has settled the step or call `state`. If entering one raises an
     exception, the earlier ones exit with it.
     """
 
@@ -300,7 +304,9 @@ class _Entered(AsyncExitStack):
 
 
 class _NoPipeline(Pipeline):
-    """The pipeline of a context that no agent runs in. Raises `AgentStateError`: without one, nothing is permitted."""
+    """The pipeline of a context in which no agent runs. Raises `AgentStateError`, because nothing is permitted
+    there.
+    """
 
     def _hooks(self, name: str) -> tuple[Callable[..., Around], ...]:  # noqa: ARG002
         return (_raise_no_agent,)
@@ -313,8 +319,9 @@ def _raise_no_agent(*_about: Any) -> Around:
 NO_PIPELINE = _NoPipeline()
 
 Observe: TypeAlias = "Callable[[AgentRun, str], RunObserver | None]"
-"""Callback that creates the middleware that observes one run. The text is the `RunUsage.trace` of the run that it
-continues, or ""."""
+"""Callback that creates the observing middleware of one run, None for no observer. The text is the `RunUsage.trace` of
+the run that this one continues, or "".
+"""
 
 TOOL_TIMEOUT_SECONDS = 300.0
 """The default timeout of a call, if neither the tool nor the options set one."""
@@ -325,23 +332,23 @@ def _no_tools() -> SessionTools:
 
 
 async def _nothing() -> None:
-    """Refresh nothing: the tools of the run never change."""
+    """Do nothing: the default of `refresh`, for a run whose tools never change."""
 
 
 async def nothing_to_keep() -> None:
-    """Write nothing: the session is not stored."""
+    """Do nothing: the default of `keep`, for a session that is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext(Generic[Deps]):
-    """The run that a tool function is called in, or that a toolset is listed for.
+    """The run in which a tool function is called, or for which a toolset lists its tools.
 
     A tool function receives it as its first parameter, annotated `RunContext` or `RunContext[YourDeps]`. The model
     never sees that parameter. `deps` are the values passed to `Agent.session(deps=...)` or `ask(deps=...)`;
-    `tool_context` is the state that the tools share. `thread_id` names the session, `run_id` the answer to one prompt;
-    `run_id` is "" while an agent starts. `call_id` and `tool_name` name this call; `approved` is True if a person
-    approved it. `prompt` is the text of the question. `emit` reports an event to the listeners of the run. `exits`
-    closes what you enter into it when the run ends, also if the run is cancelled.
+    `tool_context` is the state that tools share. `thread_id` is the ID of the session, `run_id` that of the run, ""
+    while an agent starts. `call_id` and `tool_name` identify this call; `approved` is True if a person approved it.
+    `prompt` is the text of the prompt. `emit` reports an event to the listeners of the run. What you enter into `exits`
+    is closed when the run ends, even if it is cancelled.
     """
 
     deps: Deps
@@ -360,22 +367,25 @@ class RunContext(Generic[Deps]):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far, with the message that makes this call."""
+        """The conversation so far, including the message with this call."""
         return tuple(self._conversation.messages)
 
 
 @dataclass(frozen=True)
 class AgentRun:
-    """The engine's side of one prompt being answered; tool functions receive only its `context`.
+    """The engine's state of one active prompt; tool functions receive only its `context`.
 
-    `refresh` updates the tools before each request. `answers` holds the answers to open calls by call ID. `parent` is
-    the run whose call this run answers, as the tool `label`: its limits hold for both, and so does `budget`, the budget
-    of its session. `asking` is locked during a question to a person: one question at a time. `hints` are the policy for
-    its model. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if
-    it fails. `begins_at` is the position of the run's first message: the prompt, or an announcement before the prompt.
-    `provider_tools` are run by the model's provider. `of_call` counts the spending of agents within one call; it is
-    None outside of a call. `limits` are those of this run. `large` stores large results. `pipeline` surrounds the parts
-    of the run; `observe` also makes the middleware of called agents without their own.
+    - `refresh` updates the tools before each request. `keep` stores new entries before the next step if sessions are
+      stored, and raises `SessionStoreError` if that fails.
+    - `answers` are the answers to open calls by call ID.
+    - `parent` is the run whose call this run answers, as the tool `label`. Its limits apply to both, as does its
+      session's `budget`.
+    - `asking` is locked during a question to a person, so there is one question at a time.
+    - `hints` are those for its model. `begins_at` is the index of the run's first message: the prompt, or an
+      announcement before it.
+    - `of_call` counts the usage of agents inside one call; None outside of a call.
+    - `limits` are those of this run. `large` stores large results. `provider_tools` run at the model's provider.
+    - `pipeline` surrounds the parts of the run; `observe` creates an observer, also for called agents that have none.
     """
 
     context: RunContext[Any]
@@ -416,7 +426,7 @@ class AgentRun:
     observe: Observe | None = field(default=None, repr=False, compare=False)
 
     def for_call(self, call: CallState) -> AgentRun:
-        """Return the run as one call sees it."""
+        """Return the run with the context of this call."""
         if call.tool is not None:
             name = call.tool.name
         else:
@@ -428,7 +438,7 @@ class AgentRun:
         return replace(self, context=context, of_call=call.tally)
 
     def heard_by(self, listener: Emit) -> AgentRun:
-        """Return the run with a listener that gets each event first."""
+        """Return the run with a listener that receives each event before the others."""
         hear, emit = guarded(listener), self.emit
 
         def report(event: Event) -> None:
@@ -448,7 +458,7 @@ class AgentRun:
 
     @property
     def lineage(self) -> Iterator[AgentRun]:
-        """This run, its parent, and so on to the outermost."""
+        """Yield this run, its parent, and so on up to the outermost run."""
         run: AgentRun | None = self
         while run is not None:
             yield run
@@ -456,25 +466,26 @@ class AgentRun:
 
     @property
     def left_after(self) -> float:
-        """The seconds that a call or request of this run may take to end when it is cancelled; fewer in a run that is a
-        call itself, which ends before its caller would leave it."""
+        """Maximum wait for a cancelled call or request to end. It is shorter in a run that is itself a call, so that it
+        ends before its caller abandons it.
+        """
         return LEFT_AFTER_SECONDS / len(list(self.lineage))
 
     async def wait(self, settle: Callable[[float], Awaitable[float]]) -> None:
         """Wait for servers.
 
-        `settle` receives the seconds that the whole question has waited so far, with the agents that it calls, and
-        returns its own additional seconds.
+        `settle` receives the seconds that the whole prompt has waited so far, including called agents, and returns the
+        seconds that it added.
         """
         *_, question = self.lineage
         question.tally.waited_seconds += await settle(question.tally.waited_seconds)
 
     def session_amounts(self) -> tuple[Spent, ...]:
-        """Return the parts of the use of the run's session: of this run, and of the ones before."""
+        """Return the usage of the run's session: of this run, and of the earlier ones."""
         return *self.tally.amounts(), self.budget.before
 
     def count(self, spent: Spent) -> None:
-        """Add the usage of a request or a call to this run and to all runs that it is part of."""
+        """Add the usage of a request or a call to this run and to all runs that contain it."""
         run: AgentRun | None = self
         while run is not None:
             run.tally.spent += spent
@@ -486,9 +497,10 @@ class AgentRun:
     async def sending(
         self, step: StepState, emit: Emit, sent_tokens: Callable[[], int] | None = None
     ) -> AsyncIterator[ActiveRequest]:
-        """Await the `task` that the body begins, and give its response to the step. One that is cut off is counted too.
+        """Await the `task` that the body sets, and store its response in the step. A request that is cut off is
+        counted, too.
 
-        `emit` gets the events of the answer. `sent_tokens` estimates the tokens of the request.
+        `emit` receives the events of the answer. `sent_tokens` estimates the tokens of the request.
         """
         request, offer = step.prepared()
         step.begun, started = time.time(), time.monotonic()
@@ -517,7 +529,9 @@ class AgentRun:
 
     @contextmanager
     def asking_a_person(self) -> Iterator[None]:
-        """Stop the clocks during a question to a person, of this run and call and of all that they are part of."""
+        """Stop the clocks of this run, of its call, and of all runs and calls that contain it, while a person is
+        asked.
+        """
         with ExitStack() as clocks:
             for run in self.lineage:
                 clocks.enter_context(run.tally.clock.standing())
@@ -532,12 +546,12 @@ _CURRENT: ContextVar[AgentRun | None] = ContextVar("mcpagent_run_context", defau
 
 
 def current_run() -> AgentRun | None:
-    """Return the run that calls this code, or None outside of a run."""
+    """Return the run that calls this code; None outside of a run."""
     return _CURRENT.get()
 
 
 def active_run() -> AgentRun:
-    """Return the run in which this code is called. Raises `AgentStateError` outside of runs."""
+    """Return the run that calls this code. Raises `AgentStateError` outside of a run."""
     run = _CURRENT.get()
     if run is None:
         raise AgentStateError(
@@ -547,13 +561,13 @@ def active_run() -> AgentRun:
 
 
 def run_context() -> RunContext[Any]:
-    """Return the context of the run in which this code is called. Raises `AgentStateError` outside of runs."""
+    """Return the context of the run that calls this code. Raises `AgentStateError` outside of a run."""
     return active_run().context
 
 
 @contextmanager
 def outside_of_runs() -> Iterator[None]:
-    """Make calls in this context belong to no run."""
+    """Make code in this context run outside of any run."""
     token = _CURRENT.set(None)
     try:
         yield

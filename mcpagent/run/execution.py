@@ -1,4 +1,5 @@
-"""Run the tool calls of one model message: look up, validate and run them concurrently, and answer in call order.
+"""Run the tool calls of one model message: look up, validate and run them concurrently, and return results in call
+order.
 
 Every failure becomes a `ToolResult` with a text that helps the model. Only `Stop` and a cancellation are raised.
 """
@@ -50,11 +51,9 @@ async def run_calls(
 ) -> None:
     """Run the calls of one message and append their results to the conversation, in call order.
 
-    `answers`, by call ID, are those to calls that were pending in an earlier run.
-
-    Ordered tools (search, add) run one after the other before later calls are admitted; all others run at the same
-    time. If the run is cancelled, the results so far stay, and the other calls are answered as cancelled. Raises `Stop`
-    if calls wait for an answer.
+    `answers`, by call ID, are the answers to calls that were pending in an earlier run. Ordered tools (search, add) run
+    one after the other before later calls are admitted; all others run concurrently. If the run is cancelled, the
+    results so far stay, and the other calls are answered as cancelled. Raises `Stop` if calls wait for an answer.
     """
     batch = CallBatch(calls, is_resumed=answers is not None, unfinished=len(calls))
     async with run.pipeline.around_calls(run, batch):
@@ -75,9 +74,7 @@ async def run_calls(
                     else:
                         before = times_cancelled()
                         await running
-                        if (
-                            times_cancelled() > before
-                        ):  # the call has a result all the same
+                        if times_cancelled() > before:  # every call must have a result
                             raise asyncio.CancelledError
         except BaseExceptionGroup as errors:
             run.conversation.append(_results(calls, states))
@@ -101,7 +98,7 @@ async def run_calls(
 
 
 def _results(calls: Sequence[ToolCall], states: Sequence[CallState]) -> Message:
-    """Return the results of calls that were cut off, and for each call without one a result that reports it."""
+    """Return the results of calls after an interruption; a call without a result gets one that reports it."""
     parts: list[Part] = []
     for position, call in enumerate(calls):
         if position < len(states):
@@ -115,7 +112,7 @@ def _results(calls: Sequence[ToolCall], states: Sequence[CallState]) -> Message:
 
 
 def _text_with_calls(run: AgentRun) -> str:
-    """Return the text of the model message whose calls wait."""
+    """Return the text of the model message that contains the pending calls."""
     for message in reversed(run.conversation.messages):
         if message.role == "assistant":
             return message.text
@@ -123,13 +120,13 @@ def _text_with_calls(run: AgentRun) -> str:
 
 
 async def run_call(call: CallState, run: AgentRun) -> None:
-    """Run one call, of the model or of a program, within the pipeline; then it has a result, or is pending."""
+    """Run one call, of the model or of a program, inside the pipeline. Afterwards it has a result or is pending."""
     started = time.monotonic()
     try:
         if call.batch.stop is not None:
             call.refuse(NOT_BEGUN, "cancelled")
         async with run.pipeline.around_call(run, call):
-            started = time.monotonic()  # without the wait for an approval
+            started = time.monotonic()  # does not count the wait for an approval
             _require_permission(call)
             if not call.is_settled and call.tool is not None:
                 tool, called = call.tool, run.for_call(call)
@@ -141,7 +138,7 @@ async def run_call(call: CallState, run: AgentRun) -> None:
                             if not call.is_settled:
                                 call.has_begun = True
                                 async with timeout:
-                                    # A separate task: a tool that ignores its cancellation blocks nothing.
+                                    # A separate task, so that a tool that ignores its cancellation blocks nothing.
                                     working = asyncio.ensure_future(
                                         tool.run(await _arguments_for(tool, call))
                                     )
@@ -175,7 +172,9 @@ async def run_call(call: CallState, run: AgentRun) -> None:
 
 
 def _require_permission(call: CallState) -> None:
-    """Refuse a call that no middleware has permitted, and one whose sibling has stopped the run meanwhile."""
+    """Refuse a call that no middleware has permitted, or if another call of its message has stopped the run
+    meanwhile.
+    """
     if call.is_settled:
         return
     if call.batch.stop is not None:
@@ -186,9 +185,11 @@ def _require_permission(call: CallState) -> None:
 
 async def _conclude(call: CallState, run: AgentRun, started: float) -> None:
     """Set the result of a call, unless it waits for an answer."""
-    if run.of_call is not None:  # a program makes the call: it counts for the program
+    if (
+        run.of_call is not None
+    ):  # the call is made by a program, so its usage counts for the program's call
         run.of_call.spent += call.tally.spent
-    if call.output is None and not call.pending:  # the run is stopped
+    if call.output is None and not call.pending:  # the run was stopped
         call.refuse(CANCELLED if call.has_begun else NOT_BEGUN, "cancelled")
     is_own = call.tool is not None and run.tools.is_own(call.tool)
     if call.output is not None and call.output.pending and is_own:
@@ -204,15 +205,15 @@ async def _give_result(call: CallState, run: AgentRun, started: float) -> None:
     call.result = ToolResult(
         call.call.id, call.call.name, content, output.error, seconds
     )
-    if not call.parent:  # the result of a call in a program is a value of the program
+    if not call.parent:  # in a program, the result is a value of the program
         call.changes = (*call.changes, *output.changes)
     run.conversation.note(output.changes)
 
 
 async def _admitted(output: ToolOutput, call: CallState, run: AgentRun) -> ToolOutput:
-    """Return the output as it may enter the conversation: files within the budget, texts as a model may read them.
+    """Return the output in a form that may enter the conversation: files within the budget, and cleaned texts.
 
-    A program gets pictures alone; documents and recordings are stored for the conversation.
+    A program receives only images as data; documents and recordings are stored for the conversation.
     """
     if call.parent:
         accepts = frozenset({"image"})
@@ -228,22 +229,22 @@ async def _admitted(output: ToolOutput, call: CallState, run: AgentRun) -> ToolO
 
 
 async def _one_at_a_time(running: Coroutine[Any, Any, None]) -> None:
-    """Run a call that was sent before, while no other such call runs in this process.
+    """Run a call that was sent before by a process that died, one at a time.
 
-    So if the process dies again, one call is to blame, and its neighbours are not.
+    If the process dies again, it is clear that this call is the cause.
     """
     lock = _resent.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     try:
         async with lock:
             await running
     finally:
-        running.close()  # if it was cancelled before it began
+        running.close()  # if it was cancelled before it started
 
 
 async def end_call(
     working: asyncio.Future[ToolOutput], tool: Tool, run: AgentRun, seconds: float
 ) -> None:
-    """End a cancelled call as `end_or_leave` does; the runtime's own tools always end."""
+    """Wait for the end of a cancelled call as in `end_or_leave`; the runtime's own tools always end."""
     left = f'tool "{safe_line(tool.name, 64)}" does not end when it is cancelled; it is left running'
     own = run.tools.is_own(tool)
     await end_or_leave(
@@ -254,11 +255,10 @@ async def end_call(
 async def run_inner_call(
     call: ToolCall, tool: Tool, run: AgentRun, progress: CallProgress
 ) -> CallState:
-    """Run a call of a program, which runs as the call `run.context.call_id`, within the same pipeline as any call.
+    """Run a call of the program that runs as the call `run.context.call_id`, inside the same pipeline as any call.
 
-    The output has the changes of the call, for the result of the program. If the call waits for an answer beyond this
-    run, the run that has the answer makes it again. `progress` is the entry of the journal for a call that is sent and
-    has no result yet.
+    The program's result gets the tool changes of the call. If the call waits for an answer beyond this run, the run
+    that gets the answer makes it again. `progress` is its entry in the journal if it was already sent.
     """
     state = CallState(call, tool, parent=run.context.call_id, progress=progress)
     state.answer, state.times_sent = (
@@ -280,13 +280,13 @@ async def run_inner_call(
         state.batch.stop = None
     running = run_call(state, run)
     await (_one_at_a_time(running) if state.times_sent else running)
-    if run.of_call is not None:  # the stop of a call ends the run after the program
+    if run.of_call is not None:  # a stop by the call ends the run after the program
         run.of_call.stop = state.batch.stop
     return state
 
 
 async def _arguments_for(tool: Tool, call: CallState) -> dict[str, Any]:
-    """Return a copy of the permitted arguments, for the tool's own code."""
+    """Return a copy of the permitted arguments for the tool's own code."""
     arguments = call.arguments or {}
     is_much = is_large(arguments)
     if not tool.checks_arguments and await beside_loop(
@@ -313,7 +313,9 @@ def _has_null(value: Any) -> bool:
 def failure_output(
     error: BaseException, tool: Tool, expired_seconds: float | None = None
 ) -> ToolOutput:
-    """Return the output of a call that raised, in words for the model. Raises the cancellation of the run itself."""
+    """Return the output, in words for the model, of a call that raised `error`. Raises the run's own cancellation
+    again.
+    """
     if isinstance(error, ServerError):
         return ToolOutput.of_text(str(error), error="server_down")
     if isinstance(error, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The agent's loop; read this module first. One turn is one model answer and the calls it makes."""
+"""The agent's loop; read this module first. One turn is one model answer and the calls in it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ NOT_RUN = "This call was not run: an answer without further calls was asked for.
 async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinished:
     """Answer the conversation's last user message: model, tools, model ... until the model answers without a call.
 
-    If the answer does not match `wanted`, the model gets one more request. The pipeline of the run surrounds each of
-    its parts and may stop it; calls that wait for an answer stop it too, and stay open in the conversation. Raises
+    If the answer does not match `wanted`, the model gets one more request. The pipeline of the run surrounds each part
+    and may stop the run. Calls that wait for an answer stop it too, and stay open in the conversation. Raises
     `ModelError` if the model fails; the history is valid then as well.
     """
     said = run.conversation.messages[run.begins_at :]
@@ -84,7 +84,9 @@ async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinish
 
 
 def _written_answer(run: AgentRun) -> ModelResponse | None:
-    """Return the answer that an interrupted run had already, so that it is not asked for, and paid, again."""
+    """Return an answer that an interrupted run had already received, so that it is not requested and paid for again;
+    else None.
+    """
     last = run.conversation.last
     if last is not None and last.role == "assistant" and not last.tool_calls:
         return ModelResponse(last, Usage(), "end")
@@ -92,7 +94,7 @@ def _written_answer(run: AgentRun) -> ModelResponse | None:
 
 
 def _finished(run: AgentRun, last: LastAnswer, stop: Stop) -> RunFinished:
-    """Return the end of the run. The answer of a run that a limit ended is the last text of the model."""
+    """Return the end event of the run. If a limit ended the run, the answer is the last text of the model."""
     reason, answer, pending = stop.reason, stop.answer, stop.pending
     limit, taken = run.tally.reached, run.tally.taken
     if limit is not None and not pending:
@@ -120,7 +122,7 @@ def _finished(run: AgentRun, last: LastAnswer, stop: Stop) -> RunFinished:
 
 
 def _citations(run: AgentRun) -> tuple[Citation, ...]:
-    """Return the citations of the model's last message; a run may be stopped before there is one."""
+    """Return the citations of the model's last message, or ()."""
     for message in reversed(run.conversation.messages):
         if message.role == "assistant":
             return message.citations
@@ -136,7 +138,7 @@ def _said_so_far(run: AgentRun) -> str:
 
 
 async def _settled(run: AgentRun) -> None:
-    """Wait a bounded time for servers that are connecting, and report those that still are."""
+    """Wait a bounded time for connecting servers, and report those that are still connecting."""
     if run.context.tool_context.namespaces:
         run.emit(run.state.snapshot())
     await run.tools.settle()
@@ -147,9 +149,10 @@ async def _settled(run: AgentRun) -> None:
 
 
 async def _begin(run: AgentRun) -> ModelResponse | None:
-    """Wait for servers, then run the calls that were answered or not begun, or load the tools that the prompt matches.
+    """Wait for servers; then run open calls that now have an answer or have not begun, else prefetch tools for the
+    prompt.
 
-    Return the answer of the model if an earlier process received it, None otherwise.
+    Returns the model's answer if an earlier process received it, else None.
     """
     await _settled(run)
     written = _written_answer(run)
@@ -168,7 +171,7 @@ async def _begin(run: AgentRun) -> ModelResponse | None:
 
 
 def _deliver(run: AgentRun) -> None:
-    """Offer the tools that read large results, if there are any, and append the announcements to the history."""
+    """Offer the tools that read large results, if any exist, and append queued announcements to the history."""
     run.large.offer_readers(run.tools)
     run.conversation.deliver()
 
@@ -178,7 +181,7 @@ async def step(
 ) -> ModelResponse | None:
     """Send one request to the model and append its answer to the conversation.
 
-    Return None if the request was too long, and the conversation is shorter now. With `is_final` the model may not
+    Returns None if the request was too long and the conversation has been compacted. With `is_final`, the model may not
     call tools.
     """
     step = StepState(
@@ -188,7 +191,7 @@ async def step(
         run.tally.turns += 1
         run.count(
             Spent(turns=1)
-        )  # after the middleware: their stored usage does not include this turn
+        )  # after the middleware, because it stores the usage without this turn
         request, offer = step.prepared()
         names = tuple(definition.name for definition in request.tools)
         sizes = (
@@ -245,7 +248,7 @@ async def step(
 def _request(
     run: AgentRun, output: OutputFormat | None, *, is_final: bool
 ) -> tuple[ModelRequest, ToolOffer]:
-    """Return the next request of the run, and the tools that it offers."""
+    """Return the next request of the run, and the numbers of the tools that it offers."""
     tools = run.tools
     offered = tools.offer()
     request = ModelRequest(
@@ -277,7 +280,7 @@ def _report_found(found: ToolsChanged, run: AgentRun) -> None:
 
 
 async def _final_answer(run: AgentRun, reason: str, last: LastAnswer) -> str:
-    """Ask the model for an answer without calls, because of this reason."""
+    """Return the model's last answer, requested without calls because of `reason`."""
     note = final_answer_note(reason)
     if run.hints.restates_progress:
         note = f"{progress_of(run)} {note}"
@@ -286,7 +289,7 @@ async def _final_answer(run: AgentRun, reason: str, last: LastAnswer) -> str:
         response = None
         while response is None:
             response = await step(run, last.format, is_final=True)
-        # A model may call all the same; nothing is run, and the history must not keep an open call.
+        # A model may still make calls. They do not run, but the history must not have open calls.
         run.conversation.close_open_calls(NOT_RUN)
         await last.fits(response)
         note = _retry_of_apology(response, last, run) or last.ask_again()
@@ -297,7 +300,7 @@ async def _final_answer(run: AgentRun, reason: str, last: LastAnswer) -> str:
 async def _accepted(
     response: ModelResponse, last: LastAnswer, run: AgentRun
 ) -> Stop | None:
-    """Return the end of the run with this answer, or None after an objection to it is in the conversation."""
+    """Return the end of the run with this answer; None if the run continues after an objection to the answer."""
     note = await _objection(response, last, run)
     if note:
         run.conversation.append(user_message(note))
@@ -319,7 +322,7 @@ async def _objection(response: ModelResponse, last: LastAnswer, run: AgentRun) -
 
 
 def _retry_of_apology(response: ModelResponse, last: LastAnswer, run: AgentRun) -> str:
-    """Return a note for a small model that apologises after a successful call, once; else ""."""
+    """Return a note for a small model that apologises after a successful call, once; "" in all other cases."""
     may_retry = run.hints.restates_progress and not last.is_excused
     if (
         not may_retry

@@ -1,4 +1,4 @@
-"""The parts of a run that middleware surrounds, a request to the model and a tool call, and `Stop`."""
+"""The parts of a run that middleware surrounds: a request to the model, and a tool call; and `Stop`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from mcpagent.values.tools import Tool, ToolChange, ToolOutput
 
 
 class Stop(Exception):  # noqa: N818 - no error: the run ends
-    """Ends the run that it is raised in: the one way in which a run stops before the model has answered.
+    """Raised to end a run; the only way to stop a run before the model has answered.
 
-    `reason` and `answer` become those of the result, `pending` are the calls that wait for an answer. With a
-    `final_note` the model gets this text first, and answers once more without calling tools.
+    `reason` and `answer` become those of the result; `pending` are the calls that wait for an answer. With a
+    `final_note`, the model gets this text and answers once more without calling tools.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class Stop(Exception):  # noqa: N818 - no error: the run ends
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """The number of known and offered tools of a request, in estimated tokens of their definitions."""
+    """The numbers of known and hidden tools of a request, and the estimated tokens of the offered and of all known
+    definitions.
+    """
 
     known_tools: int = 0
     offered_tokens: int = 0
@@ -57,7 +59,7 @@ class ToolOffer:
 
     @property
     def saved_tokens(self) -> int:
-        """The tokens of the definitions that are known and not sent."""
+        """The estimated tokens of known definitions that are not sent."""
         return self.known_tokens - self.offered_tokens
 
 
@@ -65,9 +67,9 @@ class ToolOffer:
 class StepState:
     """A request to the model, and its response once there is one; a middleware may set the response itself.
 
-    `build` makes the request when it is first needed: what comes before may still change the conversation. `is_final`:
-    the request is for the last answer, without calls. `is_shortened`: the request was too long, and the conversation is
-    shorter now, so the step builds it again.
+    `build` creates the request when it is first needed, because earlier middleware may change the conversation.
+    `is_final`: a last answer without calls is requested. `is_shortened`: the request was too long and the conversation
+    was compacted, so the step builds it again. `is_summary`: the request is for the summary of a compaction.
     """
 
     build: Callable[[], tuple[ModelRequest, ToolOffer]]
@@ -103,8 +105,9 @@ class StepState:
 class CallBatch:
     """The calls of one model message.
 
-    `is_resumed`: an earlier run made them. `unfinished` is how many have no result and do not wait. `results` are those
-    of the batch in call order, once it is over. `stop` is the `Stop` that a call raised.
+    `is_resumed`: an earlier run made the calls. `unfinished` is the number of calls that have no result and are not
+    pending. `results` are the results in call order, after all calls have ended. `stop` is the `Stop` that a call
+    raised, None if none did.
     """
 
     calls: Sequence[ToolCall]
@@ -116,7 +119,9 @@ class CallBatch:
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """A request to an MCP server by its method and ID; `code` is that of the error that the server returned."""
+    """A request to an MCP server: its method, its ID, and the code of the error that the server returned (None: no
+    error).
+    """
 
     method: str
     id: str
@@ -125,10 +130,10 @@ class ServerRequest:
 
 @dataclass(slots=True)
 class CallTally:
-    """The amounts that the agents and requests of one call have used, and its last request to an MCP server.
+    """The usage of agents and requests inside one call, and its last request to an MCP server.
 
-    `asked_seconds` are those in which a person was asked while it ran, without which its time and its `timeout` count.
-    `caller` is the call whose program makes this one.
+    `asked_seconds` is the time of questions to a person, which counts neither for the call's time nor for its
+    `timeout`. `caller` is the call whose program makes this one, None if the model does.
     """
 
     spent: Spent = field(default_factory=Spent)
@@ -143,7 +148,7 @@ class CallTally:
 
     @contextmanager
     def standing(self) -> Iterator[None]:
-        """Pause the time of the call and its limit during a question, also several at a time."""
+        """Pause the call's time and its timeout while a person is asked; several questions may overlap."""
         loop = asyncio.get_running_loop()
         if not self._questions:
             self._asked_from = loop.time()
@@ -162,7 +167,7 @@ class CallTally:
 
 
 def _reschedule(limit: asyncio.Timeout | None, end: float | None) -> None:
-    """Set the deadline of a limit, unless it has passed or has not begun."""
+    """Set the deadline of a timeout, unless it has expired or has not started."""
     if limit is not None:
         with suppress(RuntimeError):
             limit.reschedule(end)
@@ -170,12 +175,12 @@ def _reschedule(limit: asyncio.Timeout | None, end: float | None) -> None:
 
 @dataclass(slots=True)
 class CallState:
-    """A tool call, from the moment when the model makes it. A middleware may set its `output` or `pending`.
+    """A tool call from the moment when the model makes it. A middleware may set its `output` or `pending`.
 
-    `tool` is the tool if the model may call it now, else `refusal` is the reason. `answer` is the answer to a call that
-    was pending. `changes` are the tools that the call loads. `parent` is the call whose program makes this one, "" if
-    the model makes it. `progress` is the entry of the journal for a call that was sent. The call runs with `arguments`;
-    `by_person`: a person approved it. Once it is over there is a `result`, or the call is `pending`.
+    `tool` is set if the model may call it now; else `refusal` is the reason. `answer` is the answer to a call that was
+    pending. `changes` are the tools that the call loads. `parent` is the ID of the call whose program makes this one,
+    "" if the model makes it. `progress` is the journal's entry for a call that was sent. The call runs with
+    `arguments`; `by_person`: a person approved it. In the end it has a `result`, or is `pending`.
     """
 
     call: ToolCall
@@ -198,19 +203,19 @@ class CallState:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The result with the tools that the call has changed, as the conversation gets them."""
+        """The result and the tool changes of the call, as parts for the conversation; () without a result."""
         if self.result is not None:
             return self.result, *self.changes
         return ()
 
     def settle(self, output: ToolOutput) -> None:
-        """Set the output of the call, so that it does not run."""
+        """Set the output of the call; it then does not run."""
         self.output, self.is_settled = output, True
 
     def refuse(self, text: str, error: ToolErrorKind) -> None:
-        """Give the call this text as its output, so that it does not run."""
+        """Set this error text as the output of the call; it then does not run."""
         self.settle(ToolOutput.of_text(text, error=error))
 
     def wait_with(self, requests: tuple[PendingCall, ...]) -> None:
-        """Have the call wait for the answers to these requests."""
+        """Make the call pending until these requests are answered."""
         self.pending, self.is_settled = requests, True

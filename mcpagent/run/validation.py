@@ -1,4 +1,4 @@
-"""Validate arguments and answers against JSON Schemas in bounded time; no other module does."""
+"""Validate arguments and answers against JSON Schemas in bounded time; no other module does this."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ARGUMENT_CHARACTERS = 1_048_576
 MAX_DEPTH = 64
 
 _FEW_NODES, _FEW_CHARACTERS = 2_000, 100_000
-"""Limits of a value that is validated in the event loop."""
+"""Maximum size of a value that is validated in the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Verdict:
     """The outcome of a validation.
 
     `problem`: the violations of the schema, "" if the value is valid. `unchecked`: the reason why the value could not
-    be checked; such a value is accepted.
+    be validated; such a value is accepted.
     """
 
     problem: str = ""
@@ -37,9 +37,9 @@ class Verdict:
 
 
 def argument_problem(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
-    """Return the problem of the arguments, in words that name each path; "" if they are valid.
+    """Return the problem of the arguments, with the path of each violation; "" if they are valid.
 
-    A schema that cannot be used checks nothing: the tool's own code checks its input, too.
+    With an unusable schema nothing is validated: the tool's own code also checks its input.
     """
     return verdict(schema, arguments).problem
 
@@ -52,7 +52,7 @@ def verdict(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
 
 
 async def verdict_beside(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
-    """`verdict` for an event loop: a check that takes long runs in a worker thread."""
+    """Return `verdict` without blocking the event loop: a long check runs in a worker thread."""
     from mcpagent.utilities.json_schema.schema_check import AT_ONCE, TooLongError
 
     if _is_small(arguments):
@@ -86,7 +86,7 @@ async def fitted(
 
 
 def without_nulls(schema: Any, value: Any) -> Any:
-    """Return the value without nulls in properties that its schema does not require."""
+    """Return the value without nulls in properties that the schema does not require."""
     return _without_nulls(schema, [schema], value, 0)
 
 
@@ -116,9 +116,9 @@ def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any
 
 
 def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
-    """Return the schemas that these refer to, references followed.
+    """Return these schemas and all that they consist of, with references resolved.
 
-    Each schema is in it once, since recursive unions double with each level.
+    Each schema appears once, since recursive unions would double with each level.
     """
     found: dict[int, dict[str, Any]] = {}
     waiting = [*reversed(schemas)]
@@ -136,7 +136,7 @@ def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
 
 
 async def output_problem(schema: dict[str, Any], structured: Any) -> str:
-    """Return how a result violates the output schema of its server; "" if it is valid or cannot be checked."""
+    """Return how a result violates the output schema of its server; "" if it is valid or cannot be validated."""
     from mcpagent.utilities.json_schema.schema_check import (
         AT_ONCE,
         IN_ALL,
@@ -162,9 +162,9 @@ async def output_problem(schema: dict[str, Any], structured: Any) -> str:
 async def held_to_promise(
     tool: Tool, output: ToolOutput, *, is_for_program: bool = False
 ) -> ToolOutput:
-    """Return the output with `schema_problem`, and with a note from mcpagent at its end, if it breaks its schema.
+    """Return the output with `schema_problem` and a note of mcpagent at its end, if it violates its output schema.
 
-    A program gets no note: its content is data.
+    A program gets no note, because its content is data.
     """
     if tool.output_schema is None or output.error is not None:
         return output
@@ -187,7 +187,7 @@ def _verdict(
     """
     from mcpagent.utilities.json_schema.schema_check import IN_ALL, TooLongError
 
-    # Depth first: the size check recurses.
+    # Check the depth first, because the check of the size recurses.
     if nests_deeper(arguments, MAX_DEPTH):
         return Verdict(f"arguments nest deeper than {MAX_DEPTH} levels")
     most = MAX_ARGUMENT_CHARACTERS
@@ -212,8 +212,8 @@ def problems(
 ) -> list[tuple[str, str]]:
     """Return the first five violations of the schema: the path in the value, such as `tags.1`, and a text.
 
-    Patterns run within bounds, and report nothing if these are exceeded. Nothing outside of the schema is looked up.
-    Raises `UncheckedError` for a schema that cannot be used, for this value or at all.
+    Patterns have limits; one that exceeds them counts as passed. References outside of the schema are not resolved.
+    Raises `UncheckedError` if the schema cannot be used for this value, or at all.
     """
     from mcpagent.utilities.json_schema.misfits import telling
     from mcpagent.utilities.json_schema.schema_check import IN_ALL, Check

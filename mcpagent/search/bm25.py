@@ -18,7 +18,7 @@ from mcpagent.search.constants import FITTED
 from mcpagent.search.postings import GAIN, Postings
 
 _CHECKED_FROM = 300
-"""Minimum number of postings of a term from which it pays to check whether it can still change the result."""
+"""Minimum number of postings of a term for which checking whether it can still change the result saves time."""
 
 NAME_COVERAGE = FITTED["words"]["name coverage"]
 """Factor on a tool's score if the query contains its whole name."""
@@ -26,16 +26,16 @@ NAME_COVERAGE = FITTED["words"]["name coverage"]
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Scores of the best tools by number: all that score at least half of the best, as far as candidates go."""
+    """Scores of the best tools by tool number: all candidates that score at least half of the best."""
 
     scores: dict[int, float]
 
 
 class Work(NamedTuple):
-    """Limits of the work for one text.
+    """Limits on the work for one text.
 
-    After `postings` read entries, only tools found so far are scored on, which bounds the time of a long query.
-    `candidates` is the number of tools that are scored on.
+    After `postings` entries were read, only the tools found so far get further scores, which limits the time of a long
+    query. `candidates` is the number of these tools.
     """
 
     postings: int = 12_000
@@ -45,7 +45,9 @@ class Work(NamedTuple):
 FOR_A_QUERY = Work()
 
 _Bound: TypeAlias = tuple[float, str, int]
-"""A query term: its negated score per unit of weight, its spelling and its number. Sorted, the rarest term is first."""
+"""A query term: its negated score per unit of weight, its spelling and its number. When sorted, the rarest term comes
+first.
+"""
 
 
 def best(
@@ -55,7 +57,10 @@ def best(
     only: Collection[int] | None = None,
     work: Work = FOR_A_QUERY,
 ) -> Hits:
-    """Return the best `limit` tools or more for the terms, weighted by factor; `only` restricts the tools."""
+    """Return the best tools for the terms, at least `limit`; `only` restricts them to these tools.
+
+    `wanted` maps terms to factors.
+    """
     candidates = max(limit, work.candidates)
     worths = postings.worths(wanted)
     unread: Sequence[_Bound] = ()
@@ -78,13 +83,13 @@ def best(
         )
         scores |= kept
         highest = sorted(kept.values(), reverse=True)[:candidates]
-    # The possible gain by the name must not decide which tools are candidates.
+    # The later increase for matching names must not decide which tools are candidates.
     lowest = 0.0
     if len(highest) >= limit:
         lowest = highest[limit - 1]
     if (
         limit < candidates // 2
-    ):  # for a smaller limit, count all that score half of the best
+    ):  # if the limit is smaller, count all tools that score half of the best
         lowest = min(lowest, highest[0] / 2)
     floor = lowest / (1 + NAME_COVERAGE)
     if len(highest) >= candidates:
@@ -101,7 +106,9 @@ def best(
 def _lift_named(
     postings: Postings, scores: dict[int, float], said: Mapping[int, float]
 ) -> None:
-    """Raise each tool's score by the share of its name that the query contains; `said` maps query terms to rarities."""
+    """Raise each tool's score by the share of its name that the query contains. `said` maps query terms to their
+    rarities.
+    """
     names, wholes = postings.names, postings.name_rarities
     for number in scores:
         part = 0.0
@@ -115,10 +122,11 @@ def _lift_named(
 def _scores(
     postings: Postings, worths: Mapping[int, float], limit: int, most_postings: int
 ) -> tuple[dict[int, float], list[_Bound], float]:
-    """Return scores by tool number, the terms not yet included, and the most that these terms could add.
+    """Return scores by tool number, the terms not read yet, and the maximum that these terms could add.
 
-    The terms are empty if the scores are complete; otherwise only tools with a score can be among the best `limit`.
-    Terms are read rarest first, until the rest cannot lift an unseen tool into the best `limit`, or enough was read.
+    If no terms remain, the scores are complete. Otherwise only tools that already have a score can be among the best
+    `limit`. Terms are read rarest first, until the rest cannot lift another tool into the best `limit`, or
+    `most_postings` entries were read.
     """
     spelled, gone, terms = postings.spelled, postings.gone, postings.terms
     bounds = sorted(
@@ -198,7 +206,7 @@ def _leave_out(scores: dict[int, float], gone: AbstractSet[int]) -> None:
 def _best_of(
     scores: dict[int, float], count: int
 ) -> tuple[dict[int, float], list[float]]:
-    """Return the tools that score as the best `count` do, and the scores of these, highest first."""
+    """Return all tools that reach the `count`th highest score, and the highest `count` scores in descending order."""
     kept = scores
     if len(kept) > 4 * count:
         floor = _reached(scores, count)
@@ -211,7 +219,7 @@ def _best_of(
 
 
 def _nth_highest(scores: Mapping[int, float], rank: int, floor: float = 0.0) -> float:
-    """Return the `rank`th highest score, 0 if there are fewer; `floor` is one that so many are known to reach."""
+    """Return the `rank`th highest score, 0 if there are fewer. `floor` is a score that at least `rank` tools reach."""
     values: Collection[float] = scores.values()
     if not floor and len(values) > 4 * rank:
         floor = _reached(scores, rank)

@@ -1,6 +1,6 @@
-"""The fitted numbers of the ranking from `constants.json`, which `benchmarks/search_fit.py` writes with their date.
+"""The fitted numbers of the ranking, from `constants.json`, which `benchmarks/search_fit.py` writes with their date.
 
-Limits of sizes and of times, which nothing fits, are with the code that keeps to them.
+Limits of size and time are not fitted; they are in the modules that use them.
 """
 
 from __future__ import annotations

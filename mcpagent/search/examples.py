@@ -1,4 +1,4 @@
-"""Example requests of tools, in their users' words: searched with each tool, and never shown to a model.
+"""Example requests for tools, worded by users: searched together with each tool, and never shown to a model.
 
 They come from the caller that creates the index, from a file of the user (`mcpagent tools examples`), and from this
 package, for the bundled server and well-known public ones.
@@ -35,7 +35,9 @@ _SHIPPED = Path(__file__).with_name("example_requests.json")
 
 
 def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
-    """Return a lookup by "server.tool" or offered name, then by `content_key`, then of the shipped examples."""
+    """Return a callback that looks a tool up by "server.tool" or offered name, then by `content_key`, then in
+    `shipped_examples`.
+    """
     if not given:
         return shipped_examples
 
@@ -52,7 +54,9 @@ def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
 
 
 def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
-    """Return this package's examples for a tool with this name and required parameters, on a server of any name."""
+    """Return this package's examples for a tool with this name and these required parameters, whatever its server is
+    called.
+    """
     shipped, names = _shipped()
     if local_name(tool) in names:
         return shipped.get(signature_key(tool), ())
@@ -65,7 +69,7 @@ def signature_key(tool: ToolDefinition) -> str:
 
 
 def content_key(tool: ToolDefinition) -> str:
-    """Return a hash of the tool's own texts, so that examples written for other texts are not used."""
+    """Return a hash of the tool's own texts, so that examples are not used after these texts change."""
     said = [local_name(tool), tool.title, tool.description, tool.parameters]
     return (
         "sha256:"
@@ -76,7 +80,7 @@ def content_key(tool: ToolDefinition) -> str:
 
 
 def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
-    """Read a file of `write_examples`; empty if it does not exist. Raises `InputError` for any other file."""
+    """Read a file written by `write_examples`; {} if it does not exist. Raises `InputError` for any other file."""
     try:
         held = json.loads(read_own(path))
         return {key: tuple(texts) for key, texts in _checked(held["examples"])}
@@ -89,7 +93,7 @@ def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def write_examples(path: Path, examples: Mapping[str, Sequence[str]]) -> None:
-    """Write requests by their keys, readable by the user only. Raises `OSError` if that fails."""
+    """Write example requests by key, readable by the user only. Raises `OSError` on failure."""
     held = {key: list(examples[key]) for key in sorted(examples)}
     write_whole(
         path, json.dumps({"examples": held}, ensure_ascii=False, indent=1).encode()
@@ -107,7 +111,9 @@ def _checked(held: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, Sequence[
 
 @cache
 def _shipped() -> tuple[Mapping[str, tuple[str, ...]], Set[str]]:
-    """Return the requests by `signature_key`, and the tools' own names, by which most others are passed over."""
+    """Return the shipped examples by `signature_key`, and the names of their tools, for a quick check of other
+    tools.
+    """
     held = json.loads(_SHIPPED.read_text("utf-8"))
     return {key: tuple(texts) for key, texts in held.items()}, {
         key[: key.index("(")] for key in held

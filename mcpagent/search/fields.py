@@ -26,9 +26,9 @@ _NESTING = _BRANCHING | {"properties"}
 class FieldWeight:
     """The parameters of a field in BM25F.
 
-    `weight` is the field's weight, and `b` (0 to 1) the strength of its length normalization, relative to
-    `usual_words`. That length is a constant, not the catalogue's mean, so that the score of a tool does not change when
-    another server's tools come or go.
+    `weight` is the field's weight. `b` (0 to 1) is the strength of its length normalisation, relative to `usual_words`.
+    That length is a constant, not the catalogue's mean, so that a tool's score does not change when other tools come or
+    go.
     """
 
     weight: float
@@ -59,9 +59,9 @@ def local_name(tool: ToolDefinition) -> str:
 def field_texts(
     tool: ToolDefinition, server_description: str = "", examples: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """Return every searched text of the tool as (field, text), its server's last.
+    """Return every searched text of the tool as (field, text), with the text of its server last.
 
-    The fields are the keys of `WEIGHTS`.
+    The fields are the keys of `WEIGHTS`. `examples` are example requests of the tool.
     """
     names: list[str] = []
     descriptions: list[str] = []
@@ -89,7 +89,7 @@ def field_texts(
 
 
 def enum_values(schema: Mapping[str, Any]) -> list[str]:
-    """Return the texts among the values that a parameter may have."""
+    """Return the text values that a parameter's schema allows (`enum`), also for the items of a list."""
     values = schema.get("enum")
     if not isinstance(values, list):
         items = schema.get("items")
@@ -102,14 +102,14 @@ def enum_values(schema: Mapping[str, Any]) -> list[str]:
 
 
 def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the parameters as (name, schema), nested ones too, at most 200; a schema may have any shape."""
+    """Yield the parameters as (name, schema), including nested ones, at most 200. A malformed schema is accepted."""
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     for key in ("$defs", "definitions"):
         shared = schema.get(key)
         if isinstance(shared, dict):
             waiting += [(node, 1) for node in shared.values()]
     given = 0
-    for node, depth in waiting:  # grows while it is walked
+    for node, depth in waiting:  # the loop below appends to it
         if not isinstance(node, dict):
             continue
         deeper = 0
@@ -130,7 +130,7 @@ def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _branches(node: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the subschemas, other than properties, that may have further parameters."""
+    """Yield the subschemas, other than properties, that may contain further parameters."""
     if "items" in node:
         yield node["items"]
     for key in ("anyOf", "oneOf", "allOf"):

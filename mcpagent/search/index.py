@@ -1,4 +1,4 @@
-"""`ToolIndex`: search for the tools that a query means."""
+"""`ToolIndex`, the search for the tools that a query means."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ OwnRanking: TypeAlias = Callable[
 Strategy: TypeAlias = RankingName | OwnRanking
 
 USUAL_LIMIT = 5
-"""The default limit of a search."""
+"""Default number of search results."""
 
 _EXACT_SCORE = 1000.0
 _SURE_OF_REQUEST = FITTED["request chance"]["sure"]
-"""Minimum odds that a part of a prompt is its request; below that, no match counts as sure."""
+"""Minimum odds that a part of a prompt is its request; below them, no match counts as certain."""
 
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
@@ -79,19 +79,23 @@ _MAX_NAME_WORDS = 5
 class ToolIndex:
     """The searchable tools, and the search over them.
 
-    `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with word vectors, needs
-    `mcpagent[semantic]`), "sentences" (with an English sentence encoder), "multilingual" (with one of 16 languages,
-    needs `mcpagent[multilingual]`), "auto" ("hybrid" if that is installed, else "bm25"; if the best match is weak, an
-    installed sentence encoder ranks up to 100 tools again, but not for prompts), "regex" (every query is a pattern), or
-    your own function `(query, tools) -> names`, sync or async. `embedder` replaces the model of "hybrid": an
-    `EmbeddingsEndpoint` or any function from texts to vectors. `cache_folder` stores its vectors, and the index of a
-    large catalogue, between runs.
-    `server_descriptions` are searched with each server's tools. `min_strength` is the strength that the best match
-    needs for a result's `confidence` to be "high"; with 0 it is always "high". Its default comes from
-    `benchmarks/search_threshold.py`; it is 0 with an embedder of your own, whose cosines are not calibrated. `history`
-    raises tools that served similar queries before. `examples` returns the example requests of a tool, which are
-    searched with it (`mcpagent.search.examples_from`), by default this package's. The same tools and query give the
-    same result, in any order of server connections.
+    `strategy` is one of these, or your own function `(query, tools) -> names`, sync or async:
+
+    - "bm25": words, weighted by field.
+    - "hybrid": bm25 combined with word vectors (needs `mcpagent[semantic]`).
+    - "sentences": with an English sentence encoder.
+    - "multilingual": with an encoder for 16 languages (needs `mcpagent[multilingual]`).
+    - "auto": "hybrid" if that is installed, else "bm25". If the best match is weak, an installed sentence encoder ranks
+      up to 100 tools again, but not for prompts.
+    - "regex": every query is a pattern.
+
+    `embedder` replaces the model of "hybrid": an `EmbeddingsEndpoint`, or any function from texts to vectors.
+    `cache_folder` stores its vectors, and the index of a large catalogue, between runs. `server_descriptions` are
+    searched with each server's tools. `min_strength` is the strength that the best match needs for `confidence` "high";
+    0: always "high". Its default comes from `benchmarks/search_threshold.py`; it is 0 with an embedder of your own,
+    whose cosines are not calibrated. `history` raises tools that served similar queries before. `examples` returns
+    example requests that are searched with a tool (`mcpagent.search.examples_from`), by default this package's. The
+    same tools and query always give the same result.
     """
 
     def __init__(
@@ -138,9 +142,9 @@ class ToolIndex:
     # Changes of the index
 
     def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
-        """Replace the tools of that server (None: local functions).
+        """Replace the tools of a server (None: local functions).
 
-        Nothing is indexed before the next search, and then only what differs.
+        Indexing happens at the next search, and only for changed tools.
         """
         with self._lock:
             self._held.replace(server, tools)
@@ -155,9 +159,10 @@ class ToolIndex:
         server: str | None = None,
         is_prompt: bool = False,
     ) -> SearchResult:
-        """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited.
+        """Search like `search`, without blocking an event loop: patterns run in a thread, and an async strategy is
+        awaited.
 
-        A person's prompt (`is_prompt`) is words, even with signs of a pattern in it.
+        With `is_prompt`, the query is a person's prompt: it is searched as words, even if it looks like a pattern.
         """
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
@@ -185,10 +190,10 @@ class ToolIndex:
     ) -> SearchResult:
         """Return the matching tools, best first, at most `limit`; `server` restricts them to one server.
 
-        The default limit is five, or all tools that `select:` names. A query is words, a request, a regular expression,
-        one or more names, `select:name,name`, `server: words`, or a list of queries, whose results take turns. Never
-        raises because of a query: `SearchResult.error` reports its mistake. Raises `InputError` if the strategy is an
-        async function (use `find`).
+        By default, `limit` is five, or the number of names after `select:`. A query is words, a request, a regular
+        expression, one or more names, `select:name,name`, `server: words`, or a list of queries whose results are
+        interleaved. A query never raises an error: `SearchResult.error` reports its mistake. Raises `InputError` if the
+        strategy is an async function (use `find`).
         """
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
@@ -241,7 +246,7 @@ class ToolIndex:
         )
 
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
-        """Return the offered names most like this one, for "did you mean"."""
+        """Return the offered names most similar to this one, for a suggestion ("did you mean")."""
         with self._lock:
             self._held.settle()
             return tuple(
@@ -258,7 +263,7 @@ class ToolIndex:
     def _asked_of(
         self, ranking: OwnRanking, query: str | Sequence[str], server: str | None
     ) -> tuple[str, Iterable[str] | Awaitable[Iterable[str]]]:
-        """Return the query as one text, and the result of the user's own ranking for it."""
+        """Return the query as one text, and the result of the caller's own ranking function for it."""
         if isinstance(query, str):
             text = query
         else:
@@ -309,7 +314,7 @@ class ToolIndex:
         *,
         is_prompt: bool = False,
     ) -> SearchResult:
-        """The tools for the request in the text, which may have other text pasted around it."""
+        """Search for the request inside the text, which may also contain pasted text."""
         candidates = candidates_in(text)
         if len(candidates) == 1:
             if candidates[0].is_cut:
@@ -363,7 +368,9 @@ class ToolIndex:
     def _search_pattern(
         self, begun: SearchResult, pattern: str, limit: int, server: str | None
     ) -> SearchResult:
-        """The tools that the pattern names or matches; without any match, those that hold its words, all weak."""
+        """Return the tools that the pattern names or matches; without any, tools that contain its words, as weak
+        matches.
+        """
         is_run = False
         try:
             result = self._match_pattern(begun, pattern, limit, server)
@@ -371,7 +378,7 @@ class ToolIndex:
                 return result
             is_run = True
         except PatternError as problem:
-            # The operators of a pattern are no words that are missing.
+            # A pattern's operators are not missing words, so they do not lower the confidence.
             begun = replace(begun, least=0.0)
             if str(problem).startswith("invalid"):
                 begun = replace(begun, error=str(problem))
@@ -458,7 +465,7 @@ class ToolIndex:
     def _match(
         self, number: int, score: float, word: str, field: str = "name", digits: int = 1
     ) -> Match:
-        """Return a match with one reason, its score rounded to so many digits."""
+        """Return a match with one reason, whose score is rounded to `digits`."""
         return Match(
             self._held.tools[number],
             score,
@@ -468,7 +475,9 @@ class ToolIndex:
     def _match_pattern(
         self, begun: SearchResult, pattern: str, limit: int, server: str | None
     ) -> SearchResult:
-        """The tools that the pattern names, then those that it matches. Raises `PatternError` if it cannot be run."""
+        """Return the tools that the pattern names, then those that it matches. Raises `PatternError` if it cannot
+        run.
+        """
         with self._lock:
             named = self._held.name_index.named_by_pattern(pattern, server)
             tried = patterns.may_match(pattern, self._held.tools, self._held.postings)
@@ -564,7 +573,7 @@ class ToolIndex:
         )
         worths = self._held.postings.worths(
             terms.factors
-        )  # the current ones, at the time of the question for reasons
+        )  # postings may change before the reasons are requested
         if strength < begun.least:
             if like_named := self._like_named(text, limit, server):
                 return replace(
@@ -590,7 +599,9 @@ class ToolIndex:
                 ) or self.names_near(text)
                 return replace(begun, nearest=near)
         if named and beside <= FEW_WORDS:
-            strength = -math.inf  # the caller wants only the names
+            strength = (
+                -math.inf
+            )  # the caller wants only names, so no confidence is needed
         cut = cutoffs(others.values(), strength, begun.least)
         shown = best[: max(limit - len(named), 0)]
         matches += self._ranked_matches(shown, ranking, worths, cut)
@@ -605,7 +616,7 @@ class ToolIndex:
         )
 
     def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
-        """Return the `count` best of those that score, best first; those of the same score by name."""
+        """Return the `count` tools with the highest scores, best first; equal scores are sorted by name."""
         floor = 0.0
         if len(scores) > count:
             floor = sorted(scores.values())[-count]
@@ -640,7 +651,7 @@ class ToolIndex:
     def _like_named(
         self, query: str, limit: int, server: str | None
     ) -> tuple[Match, ...]:
-        """Return the tools with names similar to the query; a sentence is no name."""
+        """Return the tools whose names are similar to the query, unless the query is a whole sentence."""
         if len(written_words(query)) > _MAX_NAME_WORDS:
             return ()
         near = self._held.name_index.near(query, _NAME_LIKENESS, limit, server)
@@ -700,7 +711,7 @@ class ToolIndex:
 
 
 def _how_by_words(terms: QueryTerms) -> How:
-    """Return whether the words of the query were found unchanged, or only by correcting them."""
+    """Return "ranked" if a word of the query was found unchanged, "fuzzy" if all were corrected or completed."""
     if terms.factors.keys() - terms.guessed:
         return "ranked"
     return "fuzzy"

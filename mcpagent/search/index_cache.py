@@ -1,7 +1,7 @@
-"""Store postings on disk: a large catalogue that was indexed once is read back in a tenth of the time.
+"""Store postings on disk: reading a large catalogue back takes a tenth of the time of indexing it.
 
-A file is named after a hash of the indexed texts and of the indexing method. It contains the length of its JSON header
-(8 bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), and the terms of
+A file is named after a hash of the indexed texts and the indexing method. It contains the length of its JSON header (8
+bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), and the terms of
 each tool's name (uint32). These are read in place, from memory that all processes with the same catalogue share.
 """
 
@@ -41,7 +41,7 @@ def catalogue_key(
     server_descriptions: Mapping[str, str],
     examples: Examples = shipped_examples,
 ) -> str:
-    """Return a hash of the tools, in their order, and of the rules by which they are indexed."""
+    """Return a hash of the tools in their order, and of the indexing rules."""
     rules = [
         _FORMAT,
         sys.byteorder,
@@ -68,7 +68,7 @@ def catalogue_key(
 
 
 def load_postings(folder: Path, key: str, size: int) -> Postings | None:
-    """Return the postings saved under the key; None if the file is missing or damaged."""
+    """Return the postings saved under the key, for `size` tools; None if the file is missing or damaged."""
     path = _path(folder, key)
     try:
         data = map_own(path)
@@ -111,7 +111,7 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
 def _check(
     terms: Sequence[int], parts: Sequence[memoryview[Any]], known: int, size: int
 ) -> None:
-    """Raise `ValueError` for an invalid term or tool number, because lookups do not check them."""
+    """Raise `ValueError` if a term or tool number is out of range, because lookups do not check them."""
     tools, weights, names = parts
     if (
         set(map(type, terms)) - {int}
@@ -129,7 +129,7 @@ _NONE = memoryview(b"")
 
 
 class _Lists:
-    """Consecutive lists of numbers, read in place."""
+    """Many lists of numbers, stored one after the other in a file and read in place."""
 
     def __init__(self, numbers: memoryview[Any], counts: Sequence[int]) -> None:
         self._numbers = numbers
@@ -143,7 +143,7 @@ class _Lists:
 
 
 def save_postings(folder: Path, key: str, postings: Postings) -> None:
-    """Save the postings; ignore a folder that is not writable. Only the last few files remain."""
+    """Save the postings, and delete all but the newest cache files. A folder that is not writable is ignored."""
     terms = range(len(postings.spelled))
     lists: list[Any] = [postings.lists(term)[1] for term in terms]
     header = {

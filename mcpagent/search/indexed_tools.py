@@ -1,4 +1,4 @@
-"""The tools of an index by number, with their indexed names, words and vectors."""
+"""The tools of an index by number, with their names, postings and vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mcpagent.values.messages import ToolDefinition
 class Indexed:
     """Tools by number, their numbers by server and name, and their index entries.
 
-    `waiting` are the tools that `settle` will index. A catalogue of at least `FEWEST_TOOLS` is stored in
+    `waiting` are tools that the next `settle` indexes. A catalogue of at least `FEWEST_TOOLS` is stored in
     `cache_folder`.
     """
 
@@ -48,11 +48,11 @@ class Indexed:
         self._next_number = 0
 
     def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
-        """Replace the tools of that server, at the next `settle`."""
+        """Replace the tools of a server (None: local functions) at the next `settle`."""
         self.waiting[server] = {tool.name: tool for tool in tools}
 
     def settle(self) -> None:
-        """Index the waiting tools; read a whole catalogue from the cache folder if it was saved."""
+        """Index the waiting tools, or read a whole catalogue from the cache folder if it was saved."""
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, {}
@@ -142,10 +142,9 @@ class Indexed:
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Pause the garbage collector: indexing creates many objects and no cycles, so collecting is wasted time.
+    """Pause the garbage collector: indexing creates many objects without cycles, so a collection would find nothing.
 
-    It would take a quarter of the indexing time. The created objects count as old afterwards, as they would after two
-    collections.
+    Collections would take a quarter of the indexing time. Afterwards, the created objects are in the oldest generation.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,5 @@
-"""Learn from use, opt-in and local: record the tools found, added and called successfully after each query.
+"""Learn from earlier searches (opt-in, stored locally): which tools were found, added and successfully called after a
+query.
 
 `UsagePrior` computes from these records which tools rank higher for a similar query.
 """
@@ -43,27 +44,31 @@ _IS_A_USE = (
     " AND typeof(added) = 'integer' AND typeof(called) = 'integer' AND added >= 0 AND called >= 0"
     " AND last_seconds BETWEEN 0 AND 1e11"
 )
-"""A condition for valid rows: SQLite stores any type in any column, and another program may have written the file."""
+"""An SQL condition for valid rows: SQLite stores any type in any column, and another program may have written the
+file.
+"""
 
 _MAX_STEPS = 20_000_000
-"""Maximum steps of SQLite's virtual machine for one statement, some hundred times the cost of all rows: a view of a
-hostile file may never end."""
+"""Maximum steps of SQLite's virtual machine for one statement, about a hundred times the cost of reading all rows: a
+view in a hostile file could run for ever.
+"""
 
 _LOCKED_SECONDS = 0.2
-"""Timeout for another process's lock on the file. After it, the use is not recorded."""
+"""Timeout for a lock on the file by another process. After it, the record is not written."""
 
 _CALLED, _ADDED = 1.0, 0.2
 
 HALF_LIFE_SECONDS = 90 * 24 * 3600.0
-"""Half-life: a use counts half after this time."""
+"""Half-life of a record: after this time it has half the weight."""
 
 
 MOST_RAISED = 3
-"""Maximum number of tools that one search raises: of five results, at least two do not depend on the history."""
+"""Maximum number of tools that one search raises. So of five results, at least two do not depend on the history."""
 
 _ONCE = FITTED["learned"]["once"]
-"""Weight of uses at which half of the maximum is reached, so a tool used a hundred times is hardly higher than one used
-ten times."""
+"""The weight of uses that gives half of the maximum. So a tool used a hundred times ranks hardly higher than one used
+ten times.
+"""
 
 _SAME = FITTED["learned"]["same words"]
 """Minimum similarity of two queries that count as the same."""
@@ -71,7 +76,7 @@ _SAME = FITTED["learned"]["same words"]
 
 @dataclass(frozen=True, slots=True)
 class UsageCounts:
-    """Counts of the successful adds and calls of a tool after a query; `last_seconds` is Unix time."""
+    """How often a tool was added and successfully called after a query; `last_seconds` is Unix time."""
 
     query: str
     tool: ToolKey
@@ -80,7 +85,7 @@ class UsageCounts:
     last_seconds: float
 
     def worth(self, now_seconds: float) -> float:
-        """Return the weight at that time: 1 for a call just made, .2 for a tool that was only added."""
+        """Return the weight at the time `now_seconds`: 1 for a call just made, 0.2 for a tool that was only added."""
         age = max(now_seconds - self.last_seconds, 0.0)
         return float(
             (self.called * _CALLED + self.added * _ADDED)
@@ -90,16 +95,16 @@ class UsageCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueryOutcome:
-    """The effect of one query: the found tools that were added, and those that were called without an error."""
+    """The outcome of one query: the found tools that were added, and those that were called without an error."""
 
     added: dict[ToolKey, None] = field(default_factory=dict[ToolKey, None])
     called: dict[ToolKey, None] = field(default_factory=dict[ToolKey, None])
 
 
 def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, QueryOutcome]:
-    """Return the effect of each query in a conversation's parts; count only adds and calls from part `since` on.
+    """Return the outcome of each query in a conversation's parts; only adds and calls from part `since` on are counted.
 
-    A tool counts for the last search that found it.
+    A tool belongs to the last search that found it.
     """
     asked: dict[str, str] = {}
     found_by: dict[str, tuple[str, ToolKey]] = {}
@@ -107,7 +112,7 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, QueryOutc
     result: ToolResult | None = None
     for place, part in enumerate(parts):
         if isinstance(part, Text):
-            result = None  # later tools were announced or prefetched, not searched
+            result = None  # tools announced from here on were not found by the search
         elif isinstance(part, ToolCall) and part.name == "search_tools":
             asked[part.id] = _query_of(part)
         elif isinstance(part, ToolResult):
@@ -135,21 +140,21 @@ def _query_of(call: ToolCall) -> str:
 
 
 class SearchHistory:
-    """A SQLite file of queries, added and called tools, readable by its user only. `clock` returns Unix time.
+    """A SQLite file of queries with the tools added and called after them, readable by its user only.
 
-    Raises `sqlite3.Error` or `OSError` if the file cannot be used.
+    `clock` returns Unix time. Raises `sqlite3.Error` or `OSError` if the file cannot be used.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.path = path
         self.clock = clock
         self.changes = 0
-        """How often this object has changed the file."""
+        """Number of times that this object changed the file."""
 
     def record(
         self, query: str, added: Iterable[ToolKey], called: Iterable[ToolKey]
     ) -> None:
-        """Record the tools added after the query, and the tools called without an error."""
+        """Record the tools added after the query, and those called without an error."""
         words = remembered_words(query)
         added, called = set(added), set(called)
         if not words or not added | called:
@@ -227,7 +232,7 @@ class SearchHistory:
 
 
 class UsagePrior:
-    """The searches of a history, compared by words."""
+    """Ranks tools by earlier searches with similar words."""
 
     def __init__(self, history: SearchHistory) -> None:
         self._history = history
@@ -236,7 +241,8 @@ class UsagePrior:
         self._lock = threading.Lock()
 
     def scores(self, text: str, rarity: Callable[[str], float]) -> dict[ToolKey, float]:
-        """Return a score by tool, above 0 to 1, the highest first: the share of similar queries that led to its call.
+        """Return a score (above 0, at most 1) by tool, the highest first: the share of similar queries that led to its
+        call.
 
         `rarity` returns the rarity of a term. Raises `sqlite3.Error` or `OSError` if the history cannot be read.
         """
@@ -253,7 +259,7 @@ class UsagePrior:
         return {tool: min(share / _SAME, 1.0) for tool, share in ranked}
 
     def _read(self) -> None:
-        """Read the history again if it changed: the worth of each word's uses by tool."""
+        """Read the history again if it changed: for each word, the weights of tools used after it."""
         if self._read_at == self._history.changes:
             return
         now = self._history.clock()
@@ -268,7 +274,7 @@ class UsagePrior:
 
 
 def _read(text: str) -> ToolKey:
-    """Read a key; a bare name was written before keys were, and can be trusted for a function of that name alone."""
+    """Return the key in a row. Older versions stored only a name, which identifies only a function."""
     with suppress(ValueError):
         match json.loads(text):
             case [str() | None as source, str(name), str(listed)]:
@@ -277,7 +283,7 @@ def _read(text: str) -> ToolKey:
 
 
 def remembered_words(query: str) -> frozenset[str]:
-    """Return the key under which a query is recorded: its words as terms."""
+    """Return the terms of a query, which are the key of its records."""
     found: Sequence[str] = [
         term for word in written_words(query[:_MAX_QUERY]) for term in terms(word)
     ]

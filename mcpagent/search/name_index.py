@@ -1,4 +1,4 @@
-"""Look up tools by the key of each of their names (see `name_key`)."""
+"""Look up tools by any of their names, in any spelling (see `name_key`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcpagent.search.words import name_key
 from mcpagent.values.messages import ToolDefinition, ToolKey
 
 LONGEST_KEYED = 256
-"""Maximum length of a server's own tool name in the index, twice the maximum that MCP recommends."""
+"""Maximum length of a tool's own name in the index, twice the maximum that MCP recommends."""
 
 _LONGEST_NEAR = 64
 
@@ -37,7 +37,7 @@ def name_keys(tool: ToolDefinition) -> set[str]:
 
 
 _server_key = lru_cache(maxsize=256)(name_key)
-"""The cached key of a server's name, which each of its tools repeats."""
+"""`name_key` with a cache, for the server names that many tools repeat."""
 
 
 def written_names(tool: ToolDefinition) -> tuple[str, ...]:
@@ -47,16 +47,16 @@ def written_names(tool: ToolDefinition) -> tuple[str, ...]:
 
 
 class NameIndex:
-    """The numbers of tools by name key. `key in named` is True if any tool has it."""
+    """Tool numbers by name key. `key in index` is True if any tool has the key."""
 
     def __init__(self) -> None:
         self.tools: dict[int, ToolDefinition] = {}
         self._numbers: defaultdict[str, list[int]] = defaultdict(list)
         self._by_length: defaultdict[int, dict[str, None]] | None = None
-        """Made when the first name is looked for that no tool has."""
+        """Keys by length; computed when the first unknown name is looked up."""
 
     def add(self, number: int, tool: ToolDefinition) -> None:
-        """Add a tool, with a higher number than all before."""
+        """Add a tool; its number must be higher than all earlier ones."""
         self.tools[number] = tool
         for key in name_keys(tool):
             self._numbers[key].append(number)
@@ -74,23 +74,25 @@ class NameIndex:
                     del self._by_length[len(key)][key]
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """Return the tools with that key, in order."""
+        """Return the numbers of the tools with that key, in order."""
         return tuple(self._numbers.get(key, ()))
 
     def __contains__(self, key: object) -> bool:
         return key in self._numbers
 
     def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
-        """Return the keys of these lengths."""
+        """Yield the keys with these lengths."""
         if self._by_length is None:
             self._by_length = defaultdict(dict)
-            # Copied in this order, so that names that are compared together are adjacent in memory.
+            # Copied in order of length, so that keys that are compared together are adjacent in memory.
             for key in "\n".join(sorted(self._numbers, key=len)).split("\n"):
                 self._by_length[len(key)][key] = None
         return chain.from_iterable(map(self._by_length.get, lengths, repeat(())))
 
     def exactly(self, name: str, server: str | None) -> list[int]:
-        """Return the tools of that name, of one server or of all, a tool of just that offered name first."""
+        """Return the tools with that name, on one server or on all (None); a tool with exactly that offered name comes
+        first.
+        """
         key, tools = name_key(name), self.tools
         numbers = (
             number
@@ -106,7 +108,7 @@ class NameIndex:
         )
 
     def identified(self, key: ToolKey) -> list[int]:
-        """Return the tools with this identity: one, unless several owners have it."""
+        """Return the tools with this identity: one, unless several sessions have their own copy."""
         return [
             number
             for number in self.numbers(name_key(key.name))
@@ -114,7 +116,9 @@ class NameIndex:
         ]
 
     def mentioned(self, text: str, server: str | None) -> dict[int, str]:
-        """Return the tools named in the text with the written name; exact spellings come before similar ones."""
+        """Return the tools that the text names, with the spelling in the text; exact spellings come before similar
+        ones.
+        """
         mentioned = mentioned_names(text[:MAX_QUERY], self)
         found = [
             (number, written)
@@ -125,7 +129,9 @@ class NameIndex:
         return dict(found)
 
     def named_by_pattern(self, pattern: str, server: str | None) -> dict[int, str]:
-        """Return the tools that a pattern names: letter by letter, or as alternatives that are all names."""
+        """Return the tools that a pattern names: the pattern is a name, or consists of alternatives that are all
+        names.
+        """
         parts = [part.strip() for part in pattern.split("|")]
         if len(parts) > 1 and all(map(is_identifier, parts)):
             found = [
@@ -150,9 +156,10 @@ class NameIndex:
     def near(
         self, name: str, likeness: float, limit: int, server: str | None = None
     ) -> list[tuple[int, float]]:
-        """Return the tools whose names are similar to this one with their likeness (up to 100), the nearest first.
+        """Return the tools whose names are similar to this one, with their similarity (at most 100), the most similar
+        first.
 
-        With a `server`, only its tools.
+        `likeness` is the minimum similarity. With a `server`, only its tools.
         """
         from rapidfuzz.fuzz import ratio
         from rapidfuzz.process import extract
@@ -160,7 +167,7 @@ class NameIndex:
         key = name_key(name)
         if not 2 < len(key) <= _LONGEST_NEAR:
             return []
-        # The ratio of two texts is at most 2 * shorter / (shorter + longer).
+        # rapidfuzz's ratio of two texts is at most 2 * shorter / (shorter + longer), so other lengths cannot match.
         spread = (200 - likeness) / likeness
         lengths = range(math.ceil(len(key) / spread), math.floor(len(key) * spread) + 1)
         fitting = extract(
@@ -172,7 +179,7 @@ class NameIndex:
         )
         fitting.sort(
             key=lambda one: (-one[1], one[0])
-        )  # deterministic order of equally near names
+        )  # a fixed order of equally similar names
         best: dict[int, float] = {}
         for near, score, _ in fitting[: 4 * limit if server is None else None]:
             for number in self.numbers(near):
@@ -184,7 +191,7 @@ class NameIndex:
 
 
 class NameIndexOfSome(NameIndex):
-    """A read-only view of some of the tools of `whole`."""
+    """A read-only view of some tools of `whole`."""
 
     def __init__(self, whole: NameIndex, held: dict[int, ToolDefinition]) -> None:
         super().__init__()

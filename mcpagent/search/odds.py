@@ -1,7 +1,8 @@
-"""Estimate the odds that the catalogue serves the request, so that a best match can be trusted or not.
+"""Estimate the odds that the catalogue has a tool for the request, to decide whether the best match can be trusted.
 
-Logistic regressions over the ranking's data about a match, one for words alone and one for each kind of vectors. Their
-weights and `MIN_STRENGTH` come from `benchmarks/search_threshold.py`, on requests with and without a right tool.
+Logistic regressions over the ranking's data about a match: one for words alone, and one for each kind of vectors. Their
+weights and `MIN_STRENGTH` come from `benchmarks/search_threshold.py`, which uses requests with and without a right
+tool.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from mcpagent.search.result import Odds
 from mcpagent.search.words import plain, written_words
 
 MIN_STRENGTH = FITTED["odds"]["sure"]
-"""Minimum odds of a match that is not weak, if served and unserved requests are equally frequent. A weak match is shown
-too, so a strict threshold loses none."""
+"""Minimum odds of a match that is not weak, if requests with and without a right tool are equally frequent. Weak
+matches are also shown, so a strict threshold hides none.
+"""
 
 _FITS = FITTED["odds"]["fits"]
-"""Minimum share of the best score of a match that is not weak."""
+"""Minimum score of a match that is not weak, as a share of the best score."""
 
 _LIKELY, _POSSIBLE = FITTED["odds"]["likely"], FITTED["odds"]["possible"]
-"""Minimum probabilities of a likely and of a possible match."""
+"""Minimum probabilities of a likely match and of a possible match."""
 
 _NO_ODDS = 1e-9
 _SURE = 4.0
@@ -35,47 +37,48 @@ _SURE = 4.0
 _MOST_COVERED = 1.2
 
 _MANY_TOOLS = 500
-"""Catalogue size from which scores need no correction: in smaller ones no word is rare, so scores are lower."""
+"""Catalogue size from which scores need no correction: in smaller catalogues no word is rare, so scores are lower."""
 
 
 class Evidence(NamedTuple):
-    """The features of the best match for the regression; also used for their weights."""
+    """The features of the best match for the regression. The same type also holds their weights."""
 
     intercept: float
-    """The constant term; the feature is always 1."""
+    """The constant feature, always 1."""
 
     score: float
-    """Logarithm of the best BM25 score, in units of the rarity of the rarest possible word."""
+    """Logarithm of the best BM25 score, divided by the highest possible rarity of a word."""
 
     covered: float
-    """Share of the query that the best tool contains, at most `_MOST_COVERED`."""
+    """Share of the query's words that the best tool contains, at most `_MOST_COVERED`."""
 
     few_tools: float
-    """0 for 500 tools and more, larger for smaller catalogues."""
+    """0 for catalogues of 500 tools and more, larger for smaller catalogues."""
 
     missing: float
-    """Share of the content words that no tool contains, without capitalised words such as names."""
+    """Share of the query's content words that no tool contains, without capitalised words such as names."""
 
     guessed: float
     """Share of corrected words in the query, divided by their number: a single unknown word may be correct, several are
-    typos."""
+    usually typos.
+    """
 
     words: float
     """Logarithm of one plus the number of content words."""
 
     silent: float
-    """Share of stop words, which is higher in questions and small talk than in commands."""
+    """Share of stop words in the query, which is higher in questions and small talk than in commands."""
 
     meaning: float = 0.0
-    """The highest cosine."""
+    """The highest cosine between the query and a tool."""
 
 
 class Cosines(NamedTuple):
     """The calibration of a model's cosines; models differ in the cosines of similar and of unrelated texts.
 
-    `like`: from here on a tool without a common word is a candidate. Over 1,220 tools, nine of ten requests that no
-    tool serves stay below it for words, half for sentences. `weight`: the weight of the closest tool by cosine,
-    relative to 1 for the best by words.
+    `like`: minimum cosine of a candidate without a common word. Over 1,220 tools, nine of ten requests without a right
+    tool stay below it with word vectors, half with sentences. `weight`: the weight of the closest tool by cosine,
+    relative to 1 for the best by words. `weights`: the weights of the regression.
     """
 
     like: float
@@ -93,20 +96,20 @@ _BY_WORDS = Evidence(**FITTED["odds by words"])
 """Weights for a ranking without vectors."""
 
 OF_WORDS = _of("words", "odds with word vectors")
-"""Weights for mean word vectors, and for encoders without measurements."""
+"""Calibration of mean word vectors; also used for encoders without measurements."""
 
 OF_SENTENCES = _of("sentences", "odds with sentences")
-"""Weights for the English sentence encoder."""
+"""Calibration of the English sentence encoder."""
 
 OF_LANGUAGES = _of("sentences of 16 languages", "odds with sentences of 16 languages")
-"""Weights for the multilingual sentence encoder."""
+"""Calibration of the multilingual sentence encoder."""
 
 
 class MatchOdds(NamedTuple):
-    """The odds that the best match is right.
+    """The odds that the best match is right, as `strength`.
 
-    Without `evidence` they are infinite for a tool that served the same request, and 0 if no word scored. `fits`:
-    whether any tool fits at all.
+    Without `evidence`, the odds are infinite for a tool that served the same request before, and 0 if no word matched.
+    `fits`: whether any tool matches at all.
     """
 
     strength: float
@@ -115,17 +118,17 @@ class MatchOdds(NamedTuple):
 
 
 class OddsFeatures(NamedTuple):
-    """The features of a tool's chance, as weights of a logistic regression."""
+    """The weights of the features from which a tool's probability is computed by logistic regression."""
 
     intercept: float
     strength: float
     """Weight of the logarithm of the odds that any match is right."""
 
     lead: float
-    """Weight of the logarithm of the score, divided by the best other score."""
+    """Weight of the logarithm of the tool's score divided by the best score of another tool."""
 
     first: float
-    """Weight of being the best match."""
+    """Weight of the fact that the tool is the best match."""
 
 
 CHANCE = OddsFeatures(**FITTED["chance"])
@@ -133,7 +136,9 @@ CHANCE = OddsFeatures(**FITTED["chance"])
 
 
 class Cutoffs(NamedTuple):
-    """The minimum scores of likely and possible tools; the best one has separate odds."""
+    """The minimum scores of likely and possible tools. The best tool, with the score `best`, has its own class
+    `first`.
+    """
 
     best: float
     first: Odds
@@ -141,7 +146,7 @@ class Cutoffs(NamedTuple):
     possible: float
 
     def odds_of(self, score: float) -> Odds:
-        """Return the odds that the user means a tool with this score."""
+        """Return the class of odds ("likely", "possible", "weak") of a tool with this score."""
         if score >= self.best:
             return self.first
         if score < self.possible:
@@ -161,9 +166,9 @@ ALL_POSSIBLE = Cutoffs(math.inf, "possible", math.inf, 0.0)
 
 
 def cutoffs(scores: Iterable[float], strength: float, least: float) -> Cutoffs:
-    """Return the minimum scores of likely and possible tools, by the odds of the best one.
+    """Return the minimum scores of likely and possible tools, from the odds that the best one is right (`strength`).
 
-    With a `least` of 0 nothing is known of the odds: all that score half of the best are likely.
+    If `least` is 0, the odds are unknown: all tools that score half of the best count as likely.
     """
     best, second = [*heapq.nlargest(2, scores), 0.0, 0.0][:2]
     if best <= 0:
@@ -207,7 +212,7 @@ def assess(
     cosine: float | None = None,
     cosines: Cosines = OF_WORDS,
 ) -> MatchOdds:
-    """Assess the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
+    """Return the odds that the best match is right. `cosine` is the highest cosine; None without vectors."""
     if not scores:
         return MatchOdds(0.0, fits=cosine is not None and cosine >= cosines.like)
     found = _evidence(text, query, scores, postings, cosine or 0.0)
@@ -251,7 +256,7 @@ def _evidence(
 def covered_share(
     query: QueryTerms, scores: Mapping[int, float], postings: Postings
 ) -> tuple[float, float]:
-    """Return the share of the query that the best tool covers, and that of its significant words that no tool has."""
+    """Return the share of the query that the best tool covers, and the share of its content words that no tool has."""
     whole = _whole(query, postings)
     covered = 0.0
     if whole:
@@ -260,7 +265,7 @@ def covered_share(
 
 
 def telling_words(query: QueryTerms) -> int:
-    """Count the words of the query that carry meaning."""
+    """Return the number of content words in the query."""
     return len(set(query.words.values())) + len(query.missing)
 
 

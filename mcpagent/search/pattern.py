@@ -1,4 +1,4 @@
-"""Search with a model's regular expressions: detect them, find their literal words, and match tools."""
+"""Search with regular expressions that a model writes: detect them, find their literal words, and match tools."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mcpagent.utilities.text.foreign_patterns import CpuBudget, PatternError, co
 from mcpagent.values.messages import ToolDefinition
 
 MAX_PATTERN = 200
-"""Maximum length of a pattern; the words of a longer one are searched."""
+"""Maximum length of a pattern; a longer one is searched as words."""
 
 _LONGEST = 1_000
-"""Maximum length of a text with spaces that is checked for the syntax of a pattern."""
+"""Maximum length of a text with spaces that is tested for being a pattern."""
 
 DEADLINE_SECONDS = 0.1
-"""CPU time for one search over all texts together."""
+"""CPU time of one search over all texts."""
 
 _SURE_SIGN = re.compile(
     r"""\\[a-zA-Z.|()\[\]{}+*?^$\\]        # an escape
@@ -32,13 +32,15 @@ _SURE_SIGN = re.compile(
 
 _SURE_SIGN_IN_PROSE = re.compile(r"\\[bdswBDSW.]|\.[*+]|\|")
 _PROSE_WORDS = 8
-"""Minimum number of words of a text whose brackets, question marks and links are punctuation, not a pattern."""
+"""Minimum number of words of a text in which brackets, question marks and links count as punctuation, not as a
+pattern.
+"""
 
 
 def looks_like_pattern(query: str) -> bool:
-    """True if the query reads as a regular expression. A pattern is one line.
+    """Return whether the query looks like a regular expression of a single line.
 
-    Prose with a question mark or a remark in brackets is no pattern, nor is a sum: `2+2` would match any tool with two
+    Prose with a question mark or brackets is not a pattern. Neither is arithmetic: `2+2` would match any tool with two
     2s.
     """
     start = query.strip()[:_LONGEST]
@@ -58,7 +60,7 @@ def looks_like_pattern(query: str) -> bool:
 
 
 def literal_words(pattern: str) -> str:
-    """Return the literal words of the pattern, without its operators."""
+    """Return the words in the pattern, without its operators."""
     without_classes = re.sub(
         r"\\[a-zA-Z]|\[[^\]]*\]|\(\?[a-zA-Z]*[:)=!]?|\{[\d,]*\}", " ", pattern
     )
@@ -66,7 +68,7 @@ def literal_words(pattern: str) -> str:
 
 
 def required_literal(pattern: str) -> str:
-    """Return letters and digits that every match must contain, in lower case; "" if none are certain."""
+    """Return letters and digits that every match must contain, in lower case; "" if that is not certain."""
     if re.search(r"[|()\[\]{}]|\\[^bBsSwWdD.]", pattern) or not pattern.isascii():
         return ""
     plain = re.sub(r"\\.|[A-Za-z0-9][?*]", " ", pattern)
@@ -76,7 +78,7 @@ def required_literal(pattern: str) -> str:
 def may_match(
     pattern: str, tools: Mapping[int, ToolDefinition], postings: Postings
 ) -> dict[int, ToolDefinition]:
-    """Return the tools that contain the literal parts of the pattern, so that the pattern is tried on few."""
+    """Return the tools that contain the literal parts of the pattern, so that the pattern is tried on few tools."""
     literal = required_literal(pattern)
     holding = []
     if literal:
@@ -84,8 +86,8 @@ def may_match(
             ids for word, ids in postings.words.items() if literal in word.lower()
         ]
     if not literal or not all(holding):
-        return dict(tools)  # a word that is not indexed may be what matches
-    # A tool with a word holds all terms of that word, so the rarest term is enough.
+        return dict(tools)  # the pattern may match a word that is not indexed
+    # A tool that has a word also has each of the word's terms, so the rarest term is enough.
     rarest = {min(ids, key=postings.count) for ids in holding}
     named = {number for number, tool in tools.items() if literal in tool.name.lower()}
     return {
@@ -95,7 +97,7 @@ def may_match(
 
 
 def searched_text(tool: ToolDefinition) -> str:
-    """Return the text that a pattern is matched against: the tool's names and its description, a line each."""
+    """Return the text that a pattern is matched against: the tool's names and its description, each on a line."""
     local = local_name(tool)
     if local == tool.name:
         names = tool.name
@@ -107,7 +109,8 @@ def searched_text(tool: ToolDefinition) -> str:
 def matching(pattern: str, texts: Iterable[str]) -> list[int]:
     """Return the indices of the texts that the pattern matches anywhere, ignoring case.
 
-    Raises `PatternError` if the pattern is too long, malformed, or not done with 100 ms of CPU for all texts together.
+    Raises `PatternError` if the pattern is too long or invalid, or needs more than 100 ms of CPU for all texts
+    together.
     """
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"the pattern is longer than {MAX_PATTERN} characters")

@@ -1,7 +1,7 @@
-"""Postings: the tools that have each term, with the term's weight. Tools are added and removed one at a time.
+"""Postings: for each term, the tools that have it and the term's weight there. Tools are added and removed one by one.
 
 The weight is that of BM25F (see `mcpagent.search.bm25`). It does not depend on other tools, so it is computed once,
-when the tool is added; only a term's rarity does.
+when the tool is added; only a term's rarity changes later.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 K1 = FITTED["words"]["k1"]
-"""BM25's k1: the saturation of repeated occurrences of a term."""
+"""BM25's k1, which controls the saturation of repeated occurrences of a term."""
 
 GAIN = K1 + 1
 """Upper bound of a term's weight in a tool."""
 
 _LONG = FITTED["words"]["long"]
-"""Multiple of the usual field length beyond which the excess length counts fully against a field."""
+"""Text length, as a multiple of the field's usual length, beyond which further words are fully counted against it."""
 
 _MOST_REPEATED = int(FITTED["words"]["repeated"])
-"""Maximum number of counted occurrences of a term in one field."""
+"""Maximum number of occurrences of a term that count in one field."""
 
 _MOST_TERMS = FITTED["words"]["terms"]
-"""Number of different terms that few tools exceed. In a tool with more terms, each term counts less."""
+"""Usual maximum number of different terms in a tool. In a tool with more terms, each term counts less."""
 
 _UNITS = {
     field: (
@@ -45,12 +45,13 @@ _UNITS = {
     )
     for field, rule in WEIGHTS.items()
 }
-"""By field: its weight, the constant and the per-word part of the divisor (BM25's length normalisation), and the number
-of words beyond which a text is too long."""
+"""For each field: its weight; the constant and the per-word part of the divisor (BM25's length normalisation); and the
+number of words beyond which a text is too long.
+"""
 
 
 class ComputedCache(dict[Key, Value]):
-    """A cache that computes a missing key's value with `work`."""
+    """A dict that computes a missing key's value with `work`, and stores it."""
 
     def __init__(self, work: Callable[[Key], Value]) -> None:
         self._work = work
@@ -61,14 +62,15 @@ class ComputedCache(dict[Key, Value]):
 
 
 Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
-"""The postings of one term: the numbers of the tools that contain it, ascending, and its weight in each, without its
-rarity."""
+"""The postings of one term: the ascending numbers of the tools that have it, and its weight in each, without its
+rarity.
+"""
 
 
 class Term(NamedTuple):
     """The data of a term that a search needs.
 
-    `rarity`; `held`, the number of tools with the term, removed ones included; and `lists`.
+    `rarity` is its inverse document frequency, `held` the number of tools with the term, including removed ones.
     """
 
     rarity: float
@@ -81,40 +83,40 @@ _FEWEST_PURGED = 256
 
 
 class Postings:
-    """The tools (by number) that have each term, with its weight.
+    """For each term, the tools (by number) that have it, with its weight.
 
-    Lists from elsewhere, from a file or from other postings, are read in place and never changed. Added tools have
-    separate lists, and removed tools are only skipped, until there are many.
+    Lists from a file or from other postings are read in place and never changed. Added tools have separate lists.
+    Removed tools are only skipped, until there are many.
     """
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
-        """The number of each term."""
+        """The number of each term, by its spelling."""
         self.words: dict[str, tuple[int, ...]] = ComputedCache(self._terms_of)
         """The terms of each written word."""
         self.spelled: list[str] = []
-        """The terms by their numbers. These depend on what came first; what is found must not."""
+        """The spelling of each term, by its number. Numbers depend on the order of adding; search results must not."""
         self.names: dict[int, Sequence[int]] = {}
         self.size = 0
         self.changes = 0
         self.placed: dict[int, Lists] = ComputedCache(lambda _term: _NONE)
-        """The lists that are read in place."""
+        """For each term, its lists that are read in place."""
         self._added: dict[int, tuple[array[int], array[float]]] = ComputedCache(
             lambda _term: (array("I"), array("f"))
         )
-        """The lists of tools that were added since."""
+        """For each term, the lists of tools that were added later."""
         self.gone: set[int] = set()
-        """Removed tools that stand in lists all the same."""
+        """Removed tools that are still in the lists."""
         self._gone_of: dict[int, int] = {}
         self.terms: dict[int, Term] = ComputedCache(self._look_up)
-        """What a search asks of each term."""
+        """The data that a search needs, by term."""
         self.name_rarities: dict[int, float] = ComputedCache(
             lambda number: sum(map(self.rarity, self.names[number]))
         )
-        """Of all terms of a tool\'s name together."""
+        """The sum of the rarities of the terms in a tool's name, by tool."""
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
-        """Index the (field, text) pairs of one tool; `number` must be higher than all before."""
+        """Index one tool from its (field, text) pairs; `number` must be higher than all earlier ones."""
         added = self._added
         frequencies = self._frequencies(texts)
         gain = _gain(len(frequencies))
@@ -122,7 +124,8 @@ class Postings:
             tools, weights = added[term]
             tools.append(number)
             weights.append(frequency * gain / (frequency + K1))
-        # A query contains a name if it contains its words, so the joined form (`getweather`) does not count.
+        # A query names a tool if it has all words of the name, so the joined spelling (`getweather`) is not a word of
+        # it.
         said = [
             word
             for field, text in texts
@@ -141,7 +144,9 @@ class Postings:
         for term in self._frequencies(texts):
             gone[term] = gone.get(term, 0) + 1
         self.gone.add(number)
-        self.names.pop(number, None)  # names in a file are loaded on demand
+        self.names.pop(
+            number, None
+        )  # names from a file are loaded on demand, and may not be there
         self.size -= 1
         self._changed()
         if len(self.gone) > max(self.size, _FEWEST_PURGED):
@@ -153,7 +158,7 @@ class Postings:
         self.name_rarities.clear()
 
     def _purge(self) -> None:
-        """Rebuild the lists with the remaining tools only."""
+        """Rebuild the lists without the removed tools."""
         gone = self.gone
         for term in range(len(self.spelled)):
             held = [
@@ -170,11 +175,14 @@ class Postings:
         self.gone, self._gone_of = set(), {}
 
     def lists(self, term: int) -> tuple[Lists, Lists]:
-        """Return the list read in place, and the list of tools added since, with higher numbers; see `holding`."""
+        """Return the list read in place, and the list of tools added later, which have higher numbers.
+
+        Both may contain removed tools; see `holding`.
+        """
         return self.placed[term], self._added[term]
 
     def holding(self, term: int) -> list[int]:
-        """Return the tools that hold the term, in order."""
+        """Return the numbers of the tools that have the term, in order."""
         return [
             number
             for numbers, _ in self.lists(term)
@@ -206,7 +214,7 @@ class Postings:
         return sum([known[term].rarity * factor for term, factor in factors.items()])
 
     def rarity_of_word(self, term: str) -> float:
-        """Return the rarity of a term by its spelling, also of one that no tool ever had."""
+        """Return the rarity of a term by its spelling, even if no tool has it."""
         number = self.ids.get(term)
         if number is None:
             return self.highest_rarity
@@ -218,7 +226,7 @@ class Postings:
         return self.rarity_of(0)
 
     def rarity_of(self, held: int) -> float:
-        """Return the inverse document frequency of a term that so many tools hold."""
+        """Return the inverse document frequency of a term that `held` tools have."""
         return math.log(1 + (self.size - held + 0.5) / (held + 0.5))
 
     def weight(self, term: int, number: int) -> float:
@@ -228,13 +236,13 @@ class Postings:
             tools, weights = self._added[term]
         at = bisect_left(
             tools, number
-        )  # inlined `_place`: a call costs a fifth of a search
+        )  # a copy of `_place`: a function call would cost a fifth of a search
         if at < len(tools) and tools[at] == number:
             return weights[at]
         return 0.0
 
     def weights_of(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
-        """Return the weight of each term in a tool with these texts, without its rarity."""
+        """Return the weight that each term has in a tool with these texts, without its rarity."""
         found = self._frequencies(texts)
         gain = _gain(len(found))
         weights = array(
@@ -245,7 +253,7 @@ class Postings:
     def fields_of(
         self, texts: Sequence[tuple[str, str]], wanted: Container[int]
     ) -> dict[int, str]:
-        """Return the fields of such a tool that hold each of the wanted terms."""
+        """Return the fields that contain each of the wanted terms, in a tool with these texts."""
         fields: dict[int, list[str]] = {}
         for field, text in texts:
             for term in set(
@@ -256,12 +264,12 @@ class Postings:
         return {term: ", ".join(names) for term, names in fields.items()}
 
     def worths(self, factors: Mapping[int, float]) -> dict[int, float]:
-        """Return the score that each term adds per unit of its weight in a tool."""
+        """Return the score that each term adds per unit of its weight. `factors` maps terms to factors."""
         known = self.terms
         return {term: known[term].rarity * factor for term, factor in factors.items()}
 
     def _frequencies(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
-        """Return the terms' weighted frequencies."""
+        """Return the frequency of each term in the texts, weighted by field."""
         found: dict[int, float] = {}
         known, get = self.words.__getitem__, found.get
         for (field, _), words in zip(
@@ -294,9 +302,10 @@ def _gain(terms: int) -> float:
 
 
 class PostingsOfSome(Postings):
-    """The postings of some of the tools: equal to postings of these alone, filtered per term on first use.
+    """The postings of some tools: equal to postings of these tools alone, filtered for each term on first use.
+    Read-only.
 
-    `held` are the numbers of the tools, in order, in `whole`, to which other tools may be added meanwhile. Read-only.
+    `held` are the tools' numbers in `whole`, in order. Other tools may be added to `whole` meanwhile.
     """
 
     def __init__(self, whole: Postings, held: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Interpret the form of a query, without the tools."""
+"""Interpret the form of a query (names, `select:`, `server:`, arithmetic), without the catalogue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SELECTED = 50
 """Maximum number of names in a `select:` list."""
 
 FEW_WORDS = 3
-"""Maximum number of other words in a query that means only the named tools: "use get_weather"."""
+"""Maximum number of further words in a query that only names tools, such as "use get_weather"."""
 
 _LONGEST_PREFIX = 80
 _SEPARATORS = re.compile(r"[\s,;|]+")
@@ -53,7 +53,7 @@ def is_arithmetic(query: str) -> bool:
 
 
 def signs_said(query: str) -> str:
-    """Return words for the query's signs, as descriptions of tools use them: `17%`, `3 * (4 + 5)`."""
+    """Return words for signs in the query, such as "percent" for `17%`, since tool descriptions use words."""
     said = (
         "percent" if _PERCENT.search(query) else "",
         "calculate arithmetic" if is_arithmetic(query) else "",
@@ -62,7 +62,7 @@ def signs_said(query: str) -> str:
 
 
 def selected_names(query: str) -> list[str] | None:
-    """The names in `select:a,b`; None if the query is no such list."""
+    """Return the names in `select:a,b`; None if the query has another form."""
     chosen = _SELECT.fullmatch(query[:MAX_SELECTION])
     if chosen:
         return [name for name in _SEPARATORS.split(chosen[1]) if name]
@@ -70,7 +70,7 @@ def selected_names(query: str) -> list[str] | None:
 
 
 def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | None:
-    """Server and words of a query read as `server: words`, if there is such a server in any style of writing."""
+    """Return server and words of a query `server: words`, if there is such a server in any spelling; else None."""
     prefixed = None
     if ":" in query[:_LONGEST_PREFIX]:
         prefixed = _PREFIX.fullmatch(query)
@@ -88,10 +88,10 @@ def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | Non
 
 
 def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
-    """Return the tools that the query names, in its order: the written form of each, by key (see `name_key`).
+    """Return the tools that the query names, in order: their written form, by key (see `name_key`).
 
     The whole query, each item of a list, and each word that is written as an identifier can be a name. A plain word
-    within a sentence is no name, even if a tool has that name.
+    within a sentence is not a name, even if a tool has that name.
     """
     whole = name_key(query)
     if whole in is_name:
@@ -100,7 +100,8 @@ def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
         listed = _all_names(_parts(separators, query), is_name)
         if len(listed) > 1:
             return listed
-    # A look at each word spares most texts the slow pattern: no identifier is a word in lower case or with one capital.
+    # A quick check of each word avoids the slow pattern for most texts: words in lower case or with one capital are not
+    # identifiers.
     odd = " ".join(
         word
         for word in query.split()
@@ -116,7 +117,7 @@ def is_identifier(text: str) -> bool:
 
 
 def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
-    """Yield the parts between the separators lazily: mostly the first one is already no name."""
+    """Yield the parts between the separators one by one: usually the first part already is not a name."""
     at = 0
     for found in separators.finditer(query):
         yield query[at : found.start()]
@@ -125,7 +126,7 @@ def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
 
 
 def words_beside(query: str, names: Iterable[str]) -> int:
-    """Return the number of words of the query other than these names, as it writes them."""
+    """Return the number of words in the query besides these names, as spelled in the query."""
     rest = query
     for name in names:
         rest = rest.replace(name, " ", 1)
@@ -133,7 +134,7 @@ def words_beside(query: str, names: Iterable[str]) -> int:
 
 
 def _all_names(parts: Iterable[str], is_name: Container[str]) -> dict[str, str]:
-    """Return the parts by their keys; empty if any part is no name."""
+    """Return the parts by their keys; {} if any part is not a name."""
     names: dict[str, str] = {}
     for part in parts:
         if key := name_key(part):

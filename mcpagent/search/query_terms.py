@@ -1,7 +1,7 @@
 """Translate the words of a query into terms of the index.
 
-Known words are used unchanged. Unknown words are typos, abbreviations or other forms of words; they are corrected
-or completed to match the words of tools.
+Known words are used unchanged. Unknown words are typos, abbreviations or other forms; they are corrected or completed
+to words that tools have.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mcpagent.search.words import (
 )
 
 MAX_TERMS = 64
-"""Maximum number of scored terms of a query; a longer query keeps its rarest terms."""
+"""Maximum number of scored terms of a query; a longer query is reduced to its rarest terms."""
 
 _MOST_READ = 512
-"""Maximum number of terms from which the scored ones are selected."""
+"""Maximum number of terms among which the scored ones are chosen."""
 
 _PIECE_FACTOR, _JOINED_FACTOR, _GUESS_FACTOR = (
     FITTED["words"][kind] for kind in ("piece", "joined", "guess")
@@ -40,10 +40,10 @@ _KEPT_READINGS = 10_000
 
 @dataclass(slots=True)
 class QueryTerms:
-    """A query in the index's terms.
+    """A query as terms of the index.
 
-    `factors` is the weight of each term, `words` the query's word for it. `guessed` terms come from a correction;
-    `missing` words are in no tool. `corrected` maps each corrected word to its likeliest correction.
+    `factors` has the weight of each term, `words` the query's word for it. `guessed` terms come from a correction;
+    `missing` words are in no tool. `corrected` maps each corrected word to its most likely correction.
     """
 
     factors: dict[int, float] = field(default_factory=dict[int, float])
@@ -55,7 +55,9 @@ class QueryTerms:
     def add(
         self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False
     ) -> None:
-        """Add a term for a word of the query, with its highest factor; no term beyond `_MOST_READ`."""
+        """Add a term for a word of the query; a repeated term keeps its highest factor. Terms beyond `_MOST_READ` are
+        ignored.
+        """
         held = self.factors.get(term)
         if held is None:
             if len(self.factors) >= _MOST_READ:
@@ -68,7 +70,7 @@ class QueryTerms:
 
 
 class _Guess(NamedTuple):
-    """A candidate term for an unknown word, its spelling, and their similarity (0 to 1)."""
+    """A candidate for an unknown word: the term, its spelling, and the similarity (0 to 1)."""
 
     term: int
     word: str
@@ -76,10 +78,10 @@ class _Guess(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The (term, word, factor) of the known pieces of a written word.
+    """The terms of a written word: (term, word, factor) for each known piece.
 
-    `known` is also True for words that are never searched, such as stop words. `plain` is the word without capitals and
-    accents.
+    `known` is also True for words that are never searched, such as stop words. `plain` is the word in lower case
+    without accents.
     """
 
     terms: tuple[tuple[int, str, float], ...]
@@ -88,10 +90,10 @@ class _Reading(NamedTuple):
 
 
 class QueryAnalyzer:
-    """Translate queries into the terms of one set of postings.
+    """Translates queries into the terms of one set of postings.
 
-    `spelling` returns the plain words to correct unknown words to, and the subset to use (None: all). Without it, they
-    come from the postings.
+    `spelling` returns the words that unknown words can be corrected to, and the subset to use (None: all). By default,
+    these are the words of the postings.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class QueryAnalyzer:
         for reading in readings.values():
             for term, part, factor in reading.terms:
                 query.add(term, part, factor)
-        # Neighbouring words written as one in the index: `log group` is `loggroup` there, `sign in` `signin`.
+        # Adjacent words may be one word in the index: `log group` is `loggroup` there, `sign in` `signin`.
         for pair in pairwise([readings[word].plain for word in words]):
             joined = self._joined[pair]
             if joined is not None:
@@ -141,7 +143,7 @@ class QueryAnalyzer:
             query.guessed.discard(term)
 
     def _join(self, pair: tuple[str, str]) -> int | None:
-        """Return the term of two words written as one: mostly none, and so looked up before it is counted."""
+        """Return the term for two words written as one; None if no tool has it, which is the usual case."""
         term = self._postings.ids.get(stemmed(pair[0] + pair[1]))
         if term is not None and self._postings.count(term):
             return term
@@ -155,7 +157,9 @@ class QueryAnalyzer:
         known = [
             (part, term) for part in parts if (term := self._term(part)) is not None
         ]
-        whole = plain(written[:MAX_WORD])  # without spaces, no part is the whole text
+        whole = plain(
+            written[:MAX_WORD]
+        )  # there are no spaces, so no piece equals the whole text
         whole_known = bool(known) and known[0][0] == whole
         if not whole.isascii():
             known = [(whole, term) for _, term in known]
@@ -175,14 +179,16 @@ class QueryAnalyzer:
             query.missing.append(word)
 
     def _guess(self, word: str) -> list[_Guess]:
-        """Return the candidates for an unknown word, the likeliest first."""
+        """Return the candidates for an unknown word, the most likely first."""
         spelling, held = self._known_spellings()
         return self._live(spelling.nearest(word, held)) or self._live(
             (long, 1.0) for long in spelling.completions(word, held)
         )
 
     def _forget_when_changed(self) -> None:
-        """Clear the cached readings if a tool changed or the cache is full; the needs of a query repeat its words."""
+        """Clear the cached readings if a tool changed or the cache is full. The cache helps because parts of a query
+        repeat its words.
+        """
         if (
             self._read_at != self._postings.changes
             or len(self._readings) >= _KEPT_READINGS
@@ -193,9 +199,10 @@ class QueryAnalyzer:
             self._read_at = self._postings.changes
 
     def _live(self, near: Iterable[tuple[str, float]]) -> list[_Guess]:
-        """Return the terms of words that a tool still has, at most `_MAX_GUESSES`, by similarity, then by frequency.
+        """Return the terms of those words that a tool still has, at most `_MAX_GUESSES`, by similarity, then by
+        frequency.
 
-        A short word may be the beginning of hundreds of words, so the work per word is small.
+        A short word may be the beginning of hundreds of words, so the work for each word is small.
         """
         stems, ids, count = self._stems, self._postings.ids, self._postings.count
         best: dict[int, tuple[float, str]] = {}
@@ -220,7 +227,7 @@ class QueryAnalyzer:
         return None
 
     def learned_spellings(self) -> tuple[Spelling, None]:
-        """Return the plain words of all tools that there ever were."""
+        """Return the words of all tools, including removed ones."""
         known = self._postings.words
         if self._spelled < len(known):
             self._spelling.add(
@@ -239,7 +246,7 @@ _VOWELS = frozenset("aeiou")
 
 
 class Spelling:
-    """Plain words of a vocabulary, found by similar spelling. Words are only ever added."""
+    """The words of a vocabulary, which can be searched for similar spellings. Words are only added, never removed."""
 
     def __init__(self) -> None:
         self._by_first: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
@@ -255,7 +262,7 @@ class Spelling:
             word for word in words if len(word) > 2 and not word.isdigit()
         } - self._seen
         self._seen |= new
-        # Copied in this order, so that words which are compared together lie one after the other in memory.
+        # Copied in this order, so that words that are compared together are adjacent in memory.
         for word in "\n".join(
             sorted(new, key=lambda word: (word[0], len(word), word))
         ).split():
@@ -265,9 +272,10 @@ class Spelling:
     def nearest(
         self, word: str, held: Collection[str] | None = None
     ) -> list[tuple[str, float]]:
-        """Return the words with the fewest typos, with their likeness (0 to 1).
+        """Return the words with the fewest typos, with their similarity (0 to 1).
 
-        Allowed are one typo, or two in a word of eight letters, and one end must be right. `held` restricts the words.
+        A match may have one typo, or two in a word of at least eight letters, and its first or last letter must be
+        right. `held` restricts the words.
         """
         if len(word) < MIN_TYPO_LENGTH or any(char.isdigit() for char in word):
             return []
@@ -299,7 +307,7 @@ class Spelling:
     def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
         """Return the words that a short word may abbreviate: `repo` repository, `msg` message, `db` database.
 
-        See `nearest` for `held`.
+        `held` restricts the words.
         """
         if not 2 <= len(word) <= _MAX_ABBREVIATION or not word.isalpha():
             return []
@@ -322,7 +330,9 @@ class Spelling:
 
 
 def abbreviates(short: str, long: str) -> bool:
-    """Return whether `short` is `long` without vowels and more, reaching into its second half: `msg`, `mgr`."""
+    """Return whether `short` is `long` without vowels and other letters, and reaches into its second half: `msg`,
+    `mgr`.
+    """
     if long[0] != short[0] or not _VOWELS.isdisjoint(short[1:]):
         return False
     at = 0

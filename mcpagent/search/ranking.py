@@ -1,4 +1,4 @@
-"""Rank tools for one text: BM25 over its words, fused with vectors if there are any, over each of its needs."""
+"""Rank tools for one text: BM25 over its words, combined with vectors if available, for each of its needs."""
 
 from __future__ import annotations
 
@@ -29,29 +29,34 @@ from mcpagent.search.semantic.vectors import Stages, Vector
 from mcpagent.utilities.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
-"""Half of the candidates are fused with as many that are close in meaning."""
+"""Work limits for a text with several needs, and for one of them. As many candidates are found by meaning as by
+words.
+"""
 
 _STRONG = FITTED["fusion"]["strong"]
-"""Number of the rarest words that a tool must contain to count as found by its words; otherwise vectors weigh more. For
-a query of few words, one less is enough."""
+"""Number of rare query words that a tool must contain to count as found by words; otherwise vectors have more weight.
+For a short query, one word less is enough.
+"""
 
 _ASKED_BEFORE, _LIKE_ASKED = FITTED["learned"]["sure"], FITTED["learned"]["like"]
-"""Minimum similarity to an earlier query: for its tool to be a sure match, and to be a match at all."""
+"""Minimum similarity to an earlier query: for its tool to be a certain match, and to be a match at all."""
 
 _SAME_ASKED, _SOMEWHAT = FITTED["learned"]["same"], FITTED["learned"]["lift"]
-"""Minimum similarity to an earlier query for its tool to rise above all others; and the factor for less similar
-queries, which is so small that unused tools keep their positions (`benchmarks/search_learning.py`)."""
+"""Minimum similarity to an earlier query for its tool to rank above all others; and the factor for less similar
+queries, so small that other tools keep their positions (`benchmarks/search_learning.py`).
+"""
 
 _NEED_WEIGHT = FITTED["needs"]["weight"]
 _TELLING_PART = 0.0005
-"""Minimum part of a score that is listed as a reason; a smaller one is rounded to zero."""
+"""Minimum share of a score that is listed as a reason; a smaller one would be rounded to zero."""
 
 _NEED_RARITY = FITTED["needs"]["rarity"]
-"""Minimum sum of the rarities of a clause's words for it to count as a separate need."""
+"""Minimum sum of the rarities of a clause's words for the clause to count as a separate need."""
 
 _ANSWERED = FITTED["needs"]["answered"]
-"""Minimum score of a need's best tool, per unit of the rarity of the need's words: a tool that contains a word scores
-about its rarity."""
+"""Minimum score of a need's best tool, divided by the rarity of the need's words: a tool that contains a word scores
+about the word's rarity.
+"""
 
 _MAX_NEEDS = 6
 _MOST_PARTS = 24
@@ -65,15 +70,16 @@ JOINT = re.compile(
     r"|(?<=,)\s+|(?<=\s)\s*[+&/]\s+)",
     re.IGNORECASE,
 )
-"""`CLAUSE_END` matches the ends of clauses, `JOINT` also the joints of their parts. Both begin with one character
-class, so that they skip most text fast, and then look behind. The tests contain the readable form."""
+"""`CLAUSE_END` matches the ends of clauses, `JOINT` also conjunctions inside them. Both begin with one character class,
+so that they skip most text fast, and then look behind. The tests contain a readable form of the patterns.
+"""
 
 
 class Ranked(NamedTuple):
     """The components of a tool's score.
 
-    `words` (BM25), `meaning` (vectors), `need` (best for one need), `learned` (earlier use after such a query).
-    `word_share` is the factor from the BM25 score to `words`.
+    `words` (BM25), `meaning` (vectors), `need` (best for one of several needs), `learned` (earlier use after such a
+    query). `word_share` is the factor from the BM25 score to `words`.
     """
 
     words: float
@@ -85,10 +91,10 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates' `scores` by number, in no order.
+    """The `scores` of the candidates by tool number, unsorted.
 
-    `assessed` is the confidence that the best tool is right. The other fields are the components of the scores: BM25
-    scores and cosines, each with its factor, the addition by the best of several needs, and earlier use.
+    `assessed` has the odds that the best tool is right. The other fields are the components of the scores: BM25 scores
+    (`hits`) and cosines (`likeness`), each with its factor, the increase for one of several needs, and earlier use.
     """
 
     query: QueryTerms
@@ -104,12 +110,12 @@ class Ranking:
 
     @property
     def is_weak(self) -> bool:
-        """True if the best match is weak, or there is none."""
+        """Return whether the best match is weak or missing."""
         strength = self.assessed.strength
         return cutoffs(self.scores.values(), strength, MIN_STRENGTH).first == "weak"
 
     def ranked(self, number: int) -> Ranked:
-        """Return the components of that candidate's score."""
+        """Return the components of a candidate's score."""
         is_known = number in self.hits or number in self.likeness
         return Ranked(
             self.hits.get(number, 0.0) * self.word_share,
@@ -121,7 +127,7 @@ class Ranking:
 
 
 class _Need(NamedTuple):
-    """A need among several in a text, and the scores of tools for its words."""
+    """One of several needs in a text, and the scores of tools for its words."""
 
     text: str
     query: QueryTerms
@@ -129,7 +135,7 @@ class _Need(NamedTuple):
 
 
 class Ranker:
-    """Rank texts against one set of postings, and of vectors unless the ranking is by words alone."""
+    """Ranks texts with one set of postings, and with vectors unless the strategy uses words alone."""
 
     def __init__(
         self, postings: Postings, stages: Stages, analyzer: QueryAnalyzer | None = None
@@ -143,7 +149,7 @@ class Ranker:
         return self.analyzer.analyze(text)
 
     def covering(self, text: str, form: RequestForm) -> RequestForm:
-        """Return the form of a part of a prompt, with the share of its content that a tool covers."""
+        """Return the features of a part of a prompt, completed by the share of its content words that a tool covers."""
         query = self.analyze(text)
         covered, missing = covered_share(
             query, self._hits(query, 1, None, _FOR_A_NEED).scores, self._postings
@@ -159,10 +165,10 @@ class Ranker:
         favours: Mapping[int, float] = MappingProxyType({}),
         is_quick: bool = False,
     ) -> Ranking:
-        """Return the best `limit` tools and more; `only` restricts the tools.
+        """Return the ranking with at least the best `limit` tools; `only` restricts it to these tools.
 
-        If the best match is weak, the better vectors rank again, unless the caller wants a quick ranking or no word
-        of the text carries meaning. `favours` raise tools that served similar queries: 0 to 1, by number.
+        If the best match is weak, the better vectors rank again, unless `is_quick` or the text has no content words.
+        `favours` raises tools that served similar queries: 0 to 1, by tool number.
         """
         ranking = self._favour(self._rank(text, limit, only), favours)
         if is_quick or self._better is None or not self._better.are_few:
@@ -171,7 +177,7 @@ class Ranker:
             return ranking
         slow = Ranker(self._postings, Stages(self._better), self.analyzer)
         again = slow.rank(text, limit, only, favours=favours)
-        if again.notes:  # the better model failed
+        if again.notes:  # the better model failed, so the first ranking stays
             return replace(ranking, notes=again.notes)
         return again
 
@@ -206,7 +212,7 @@ class Ranker:
     def _embedded(
         self, texts: Sequence[tuple[str, QueryTerms]]
     ) -> tuple[Sequence[Vector], tuple[str, ...]]:
-        """Return the texts' vectors, corrected like their words; none without an embedder, and a note if it fails."""
+        """Return the texts' vectors after spelling correction; () without an embedder, or if it fails, with a note."""
         if self._vectors is None:
             return (), ()
         try:
@@ -222,7 +228,9 @@ class Ranker:
     def _need_scores(
         self, needs: Sequence[_Need], meant: Sequence[Vector], close: Iterable[int]
     ) -> list[Mapping[int, float]]:
-        """Return the candidates' scores for each need: of tools found by its words, or `close` to the whole request."""
+        """Return scores for each need: of tools found by the need's words, and of tools `close` to the whole
+        request.
+        """
         scores = [need.scores for need in needs]
         if self._vectors is None or not meant:
             return scores
@@ -241,7 +249,7 @@ class Ranker:
         return fused
 
     def _favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
-        """Return the ranking with tools raised that served similar queries."""
+        """Return the ranking with higher scores for tools that served similar queries."""
         if not favours:
             return ranking
         top = max(ranking.scores.values(), default=0.0) or 1.0
@@ -265,17 +273,19 @@ class Ranker:
     def _needs(
         self, text: str, limit: int, only: Collection[int] | None
     ) -> list[_Need]:
-        """Return the clauses of the text that have enough content to be searched separately, at most `_MAX_NEEDS`.
+        """Return the clauses of the text that have enough content for a separate search, at most `_MAX_NEEDS`.
 
-        Parts joined by "and", "or", "+" and commas are mostly one need ("from Berlin to Paris, by train"). They are
-        split only if some tool is about each part.
+        Parts joined by "and", "or", "+" and commas are usually one need ("from Berlin to Paris, by train"). They are
+        split only if some tool matches each part.
         """
         parts = _between(JOINT, text)
         if len(parts) < 2:
             return []
         ended = _between(CLAUSE_END, text)
         clauses = self._telling(ended)
-        if len(ended) < len(parts) <= _MAX_NEEDS:  # more parts are a list
+        if (
+            len(ended) < len(parts) <= _MAX_NEEDS
+        ):  # with more parts, the text is probably a list
             joined = self._telling(parts)
             if len(joined) > max(len(clauses), 1):
                 needs = list(
@@ -299,7 +309,7 @@ class Ranker:
         )
 
     def _telling(self, parts: Sequence[str]) -> list[tuple[str, QueryTerms]]:
-        """Return the parts among several whose words are rare enough."""
+        """Return the parts whose words are rare enough to be a need; [] if there is only one part."""
         if len(parts) < 2:
             return []
         analyzed = [(part, self.analyze(part)) for part in parts[:_MOST_PARTS]]
@@ -372,7 +382,7 @@ def _between(ends: re.Pattern[str], text: str) -> list[str]:
 def _raised(
     scores: Mapping[int, float], lifts: Mapping[int, float]
 ) -> dict[int, float]:
-    """Return the scores with these added, also to tools that had none."""
+    """Return the scores with `lifts` added, also for tools that had no score."""
     return {
         **scores,
         **{number: scores.get(number, 0.0) + lift for number, lift in lifts.items()},
@@ -385,10 +395,11 @@ def _scales(
     strong: float,
     weight: float,
 ) -> tuple[float, float]:
-    """Return the factors of BM25 scores and cosines in the sum.
+    """Return the factors of BM25 scores and of cosines in the sum.
 
-    Their scales differ from query to query, so both are divided by the best of their kind. Words are divided at least
-    by `strong`, the score that few words would have to reach. The best cosine counts `weight`.
+    Their scales differ from query to query, so both are divided by the best of their kind. BM25 scores are divided by
+    at least `strong`, the score of a tool with several rare words of the query. `weight` is the value of the best
+    cosine.
     """
     closest = max(likeness.values(), default=0.0)
     words = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
@@ -401,7 +412,7 @@ def _fused(
     words: float,
     meaning: float,
 ) -> dict[int, float]:
-    """Return the sum of both for each tool that has a cosine, each times its factor."""
+    """Return, for each tool with a cosine, its BM25 score times `words` plus its cosine times `meaning`."""
     held = scores.get
     return {
         number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
@@ -415,7 +426,10 @@ def reasons_of(
     parts: Mapping[int, float],
     fields: Mapping[int, str],
 ) -> tuple[Reason, ...]:
-    """Return the reasons for the score, the largest first: `parts` by the terms of the tool, found in `fields`."""
+    """Return the reasons for a tool's score, the largest first.
+
+    `parts` are the scores of the terms that the tool has, `fields` the fields that contain them.
+    """
     reasons = [
         Reason(fields[term], query.words[term], round(part * ranked.word_share, 3))
         for term, part in parts.items()

@@ -1,8 +1,8 @@
-"""Find the request inside a prompt: pasted text around it is no part of the search.
+"""Find the request inside a prompt, so that pasted text around it is not searched.
 
-A request is at the start or at the end of a prompt, with mails, logs, code or quotes before or behind it. Its form
-distinguishes it in any language: its length, its characters, and whether the next lines look alike. The share of its
-words that one tool has distinguishes it, too. `benchmarks/search_pasted.py --fit` computed the weights of both.
+A request is at the start or at the end of a prompt, with mails, logs, code or quotes before or after it. Its form
+distinguishes it in any language: its length, its characters, and whether adjacent lines look alike. So does the share
+of its words that one tool has. `benchmarks/search_pasted.py --fit` computed the weights of both.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from typing import NamedTuple
 from mcpagent.search.constants import FITTED
 
 MAX_PROMPT = 100_000
-"""Maximum number of characters of a prompt that are read, half of them at each end."""
+"""Maximum number of characters of a prompt that are examined, half of them at each end."""
 
 MAX_WORDS = 256
-"""Maximum number of words of a request: 16 characters of a longer word count as one, and two characters of a script
-without spaces."""
+"""Maximum number of words of a request. Each 16 characters of a longer word count as one; so do two characters of a
+script without spaces.
+"""
 
 _WHOLE_WORDS = 40
-"""Maximum number of words of a prompt that is searched as a whole. A single line of any length is searched as a whole
-too."""
+"""Maximum number of words of a prompt that is searched as a whole. A single line of any length is also searched as a
+whole.
+"""
 
 _SECOND = FITTED["request chance"]["second"]
-"""Minimum probability of a second part of the prompt that is searched too."""
+"""Minimum probability of a second part of the prompt that is also searched."""
 
 _MOST_BLOCKS = 24
-"""Maximum number of paragraphs that are judged, half of them at each end."""
+"""Maximum number of paragraphs that are examined, half of them at each end."""
 
 _MANY = 5
 _LONG_WORDS, _FEWEST_WORDS = 60, 3
@@ -41,7 +43,7 @@ _WORDS = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{1,2}|[^\W_]{1,16}"
 )
 _BUDGETED = re.compile(rf"{_WORDS.pattern}|(?<![^\W_])(?:[^\w\s]|_){{1,16}}")
-"""Words, and signs separate from words, since an embedding encodes signs too."""
+"""Matches words, and runs of other signs, since an embedding model also reads signs."""
 
 _PASTED = re.compile(
     r"\s*[>|{}<]|\s*[\[(]|\t| {4}|\s*[\w\-]{1,30}: \S|\s*(?:#|//|\*|--)\s?\w?"
@@ -52,31 +54,33 @@ _ENDS_AS_DATA = re.compile(r"[,;{}\[\]()<>=]$")
 
 
 class RequestForm(NamedTuple):
-    """The features of a part of a prompt that indicate if it is the request; also the weights of these features."""
+    """The features of a part of a prompt that show whether it is the request. The same type also holds their
+    weights.
+    """
 
     length: float
-    """Logarithm of one plus its number of words."""
+    """Logarithm of one plus the number of words."""
 
     too_long: float
-    """Logarithm of its length, as a multiple of a long request's."""
+    """Logarithm of the length, as a multiple of the usual maximum."""
 
     too_short: float
-    """1 if it has fewer words than any request."""
+    """1 if it has fewer words than a usual request."""
 
     odd_signs: float
-    """Share of characters other than letters and spaces; 1 if it is one in `_MANY` or more."""
+    """Share of characters other than letters and spaces; 1 from one in `_MANY` on."""
 
     glued: float
-    """Share of words that a sign joins to the next word, as in code and paths; 1 if it is one in `_MANY` or more."""
+    """Share of words that a sign joins to the next word, as in code and paths; 1 from one in `_MANY` on."""
 
     pasted: float
-    """Share of its lines that begin like quotes, code, data or header fields of a mail."""
+    """Share of lines that begin like quotes, code, data or mail headers."""
 
     ends_open: float
-    """1 if its first line ends like data or a salutation."""
+    """1 if the first line ends like data or a salutation."""
 
     alike: float
-    """1 if an adjacent line begins with the same kinds of characters, like lines of a log."""
+    """1 if an adjacent line begins with the same kinds of characters, as in a log."""
 
     question: float
     """1 if it ends with a question mark."""
@@ -88,17 +92,17 @@ class RequestForm(NamedTuple):
     """1 if it is one line of a paragraph."""
 
     covered: float = 0.0
-    """Share of its content words in the best matching tool."""
+    """Share of the content words that the best matching tool has."""
 
     missing: float = 0.0
-    """Share of its words that no tool has."""
+    """Share of the words that no tool has."""
 
 
 _WEIGHTS = RequestForm(**FITTED["request"])
 
 
 class Candidate(NamedTuple):
-    """A part of a prompt that may be its request."""
+    """A part of a prompt that may be its request. `is_cut`: the part was longer than `MAX_WORDS`."""
 
     text: str
     form: RequestForm
@@ -106,13 +110,14 @@ class Candidate(NamedTuple):
 
 
 def candidates_in(prompt: str) -> list[Candidate]:
-    """Return the parts of the prompt that may be its request, in order.
-
-    If nothing seems to be pasted around a request, this is the whole prompt alone.
+    """Return the parts of the prompt that may be its request, in order; only the whole prompt if nothing seems
+    pasted.
     """
     text = ends_of(prompt)
     if "\n" not in text and len(text) <= MAX_WORDS:
-        return [Candidate(text, _WEIGHTS)]  # the form of a single part is no evidence
+        return [
+            Candidate(text, _WEIGHTS)
+        ]  # with a single part, its form is not evidence
     if "\n" not in text or word_count(text, _WHOLE_WORDS + 1) <= _WHOLE_WORDS:
         return [_candidate(text, _WEIGHTS)]
     blocks = _blocks(text)
@@ -141,9 +146,9 @@ def _candidate(text: str, form: RequestForm) -> Candidate:
 
 
 def requests_among(candidates: Sequence[Candidate]) -> tuple[list[str], float]:
-    """Return the candidates that are requests, the likeliest first, and the odds that the first is one.
+    """Return the parts that are requests, the most likely first, and the odds that the first is one.
 
-    A second one is among them if it is not much less likely and is no part of the first.
+    A second part is included if it is nearly as likely, and not contained in the first.
     """
     values = [math.exp(sum(map(mul, _WEIGHTS, one.form))) for one in candidates]
     whole = sum(values)
@@ -162,9 +167,10 @@ def requests_among(candidates: Sequence[Candidate]) -> tuple[list[str], float]:
 
 
 def within_budget(text: str) -> tuple[str, bool]:
-    """Return the text up to its `MAX_WORDS`th word, without the rest of keys and encoded data, and whether it has more.
+    """Return the text up to its `MAX_WORDS`th word, with keys and encoded data shortened, and whether more text
+    follows.
 
-    Up to 16 signs apart from words count as a word.
+    Up to 16 separate signs count as a word.
     """
     text = _LONG_RUN.sub(r"\1", text)
     end = 0
@@ -176,7 +182,7 @@ def within_budget(text: str) -> tuple[str, bool]:
 
 
 def word_count(text: str, most: int = 10 * MAX_WORDS) -> int:
-    """Return how many words the text has, at most so many."""
+    """Return the number of words in the text, at most `most`."""
     count = 0
     for _ in _WORDS.finditer(text):
         count += 1
@@ -186,7 +192,7 @@ def word_count(text: str, most: int = 10 * MAX_WORDS) -> int:
 
 
 def ends_of(prompt: str) -> str:
-    """Return the part of the prompt that is read: all of it, or both ends."""
+    """Return the part of the prompt that is examined: all of it, or its two ends."""
     text = prompt.strip()
     if len(text) <= MAX_PROMPT:
         return text
@@ -195,7 +201,7 @@ def ends_of(prompt: str) -> str:
 
 
 def _blocks(text: str) -> list[list[str]]:
-    """Return the lines of each paragraph; a fenced block is one indented paragraph."""
+    """Return the lines of each paragraph; a fenced block counts as one indented paragraph."""
     blocks: list[list[str]] = [[]]
     is_fenced = False
     for line in text.splitlines():
@@ -244,7 +250,7 @@ def _form(
 
 
 def _shape(line: str) -> str:
-    """Return the beginning of a line as kinds of characters: `9-9-9` for a line of a log, "" for a sentence."""
+    """Return the beginning of a line as kinds of characters, such as `9-9-9` for a log line; "" for a sentence."""
     shape = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", line[:30]))
     begun = re.match(r"[^ ]*[^\w\s][^ ]*|\s+", shape)
     if begun:

@@ -15,20 +15,20 @@ from mcpagent.values.messages import ToolDefinition
 RankingName: TypeAlias = Literal[
     "auto", "regex", "bm25", "hybrid", "sentences", "multilingual"
 ]
-"""The ranking strategy (`ToolIndex`)."""
+"""The name of a ranking strategy (see `ToolIndex`)."""
 
 How: TypeAlias = Literal["exact", "regex", "ranked", "fuzzy", "closest", "none"]
-"""The kind of match. "closest": no tool matches the pattern, and these tools contain its words."""
+"""The kind of match. "closest": no tool matches the pattern; these tools contain its words."""
 
 Confidence: TypeAlias = Literal["high", "low"]
 
 Odds: TypeAlias = Literal["likely", "possible", "weak"]
-"""The probability that a tool is right, in three classes. `SearchResult.found` counts likely and possible matches."""
+"""The class of a tool's probability to be right. `SearchResult.found` counts likely and possible matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A component of a score: `word` of the query (or the pattern, or the name) was found in this field."""
+    """A component of a score: `field` of the tool contains `word` of the query (or the pattern, or the name)."""
 
     field: str
     word: str
@@ -37,7 +37,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Match:
-    """A found tool with its score; scores are comparable only within one result."""
+    """A found tool with its score. Scores are comparable only within one result."""
 
     tool: ToolDefinition
     score: float
@@ -48,11 +48,11 @@ class Match:
     query: str = ""
     """The query that found this match, if there were several."""
     odds: Odds = "likely"
-    """The class of its odds. A weak match is a fallback and does not count as found."""
+    """The class of its probability. A weak match is a fallback and does not count as found."""
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        """The reasons for the match, the largest part first."""
+        """The reasons for the match, those with the largest scores first."""
         return self.why()
 
 
@@ -60,12 +60,14 @@ class Match:
 class SearchResult:
     """The answer to one query.
 
-    `matches` are the best `limit`; `found` counts the tools that are likely or possible, those beyond the limit too. So
-    of the matches the first `found` are not weak, and all others are. `how` is the kind of match; "fuzzy" ones were
-    found only by correcting or completing the query's words. `error` is the problem of the query; there can be matches
-    all the same. `notes` report other events (query cut, pattern too slow). `nearest` are names like the query, only if
-    nothing matched. `unmatched_words` are in no tool. `strength` are the odds of the best tool, if it was found by
-    words; below `least` the `confidence` is low.
+    - `matches`: the best tools, at most `limit`. The first `found` are not weak, all others are.
+    - `found`: the number of likely and possible tools, including those beyond the limit.
+    - `how`: the kind of match; "fuzzy" if words of the query had to be corrected or completed.
+    - `error`: a problem of the query; there may still be matches.
+    - `notes`: other events (query cut, pattern too slow).
+    - `nearest`: names similar to the query, only if nothing matched.
+    - `unmatched_words`: words that no tool has.
+    - `strength`: the odds of the best tool, if it was found by words; below `least`, the `confidence` is "low".
     """
 
     query: str
@@ -79,18 +81,18 @@ class SearchResult:
     strength: float = math.inf
     least: float = 0.0
     searched: str = ""
-    """The part of a long query that was searched; "" for the whole query. The other parts seem to be pasted."""
+    """The part of a long query that was searched; "" if it was the whole query. The rest seems to be pasted text."""
 
     @property
     def confidence(self) -> Confidence:
-        """ "low": as good as the best match is, a request that nothing serves often gets one like it."""
+        """ "low": requests without a right tool often get a best match that looks as good as this one."""
         if self.strength < self.least or self.how == "closest":
             return "low"
         return "high"
 
     @property
     def is_likely(self) -> bool:
-        """True if the best match is more likely right than wrong, which justifies loading it unasked."""
+        """Return whether the best match is more likely right than wrong, so that loading it unasked is worthwhile."""
         return self.confidence == "high" or self.strength >= 1.0
 
     @property
@@ -102,7 +104,7 @@ class SearchResult:
 def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
     """Merge several results: the first match of each, then the second of each, and so on; each tool once.
 
-    Weak matches follow all others.
+    Weak matches come after all others.
     """
     notes = _of_all(result.notes for result in results)
     chosen = _in_turn(results)
@@ -134,7 +136,7 @@ def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
 
 
 def _in_turn(results: Sequence[SearchResult]) -> list[Match]:
-    """The matches of all results in turn, each tool once with the best odds that any query gives it."""
+    """Return the matches of all results interleaved; each tool once, with its best odds."""
     turns = chain.from_iterable(
         zip_longest(*(_with_query(result) for result in results))
     )

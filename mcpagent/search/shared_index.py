@@ -1,7 +1,7 @@
 """An index over the tools of all sessions of an agent, with a view for the tools of each session.
 
 A tool's texts are indexed once for all sessions. A session's view returns the same results as an index of its tools
-alone: rarity, near meanings and corrections depend only on these tools, and on no other user's.
+alone: rarity, similar meanings and corrections depend only on these tools, never on those of another user.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from mcpagent.search.words import pieces, written_words
 from mcpagent.values.messages import ToolDefinition
 
 MOST_LEFT = 2_000
-"""How many more unused tools than used ones the index may hold before it is rebuilt."""
+"""The index is rebuilt when it has this number of unused tools more than used ones."""
 
 
 class SharedIndex:
-    """The index over all recently used tools; `of` returns the view of an owner's tools.
+    """The index over all recently used tools; `of` returns the view of one session's tools.
 
-    `indexed` counts the tools that were read. Tools without an owner are forgotten after a while, all at once.
+    Tools that no session has any more are removed after a while, all at once. `indexed` counts the tools that were
+    indexed.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class SharedIndex:
         tools: Iterable[ToolDefinition],
         descriptions: Mapping[str, str],
     ) -> ToolIndex:
-        """Return the index of these tools, made at its first search; the same one for this owner until `drop`."""
+        """Return the view of these tools for `owner`, created at its first search; the same view until `drop`."""
         with self._of_owners:
             index = self._owners.get(owner)
             if index is None:
@@ -77,14 +78,14 @@ class SharedIndex:
             return index
 
     def drop(self, owner: object) -> None:
-        """Drop the owner's index, because its tools changed."""
+        """Remove the owner's view, because its tools changed."""
         with self._of_owners:
             self._owners.pop(owner, None)
 
     def read(
         self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]
     ) -> tuple[_Whole, dict[int, ToolDefinition]]:
-        """Return the tools by their numbers, in order, in an index that has them all."""
+        """Return an index that has all these tools, and the tools by their numbers in it, in order."""
         if self._whole.size > self._most:
             self._forget()
         before = self._whole.size
@@ -93,7 +94,7 @@ class SharedIndex:
         return self._whole, found
 
     def _forget(self) -> None:
-        """Rebuild the index if most tools have no owner; remaining owners read their tools again."""
+        """Rebuild the index if most tools have no owner; the remaining owners add their tools again."""
         with self._of_owners:
             live = len(
                 set(
@@ -109,7 +110,7 @@ class SharedIndex:
 
 
 class _Whole(Indexed):
-    """All tools that were read, with a separate number for each different definition; none is removed."""
+    """All tools of the index, with a number for each different definition; none is ever removed."""
 
     def __init__(
         self, vectors: Stages, cache_folder: Path | None, examples: Examples
@@ -131,7 +132,9 @@ class _Whole(Indexed):
     def read(
         self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]
     ) -> dict[int, ToolDefinition]:
-        """Return the tools by their numbers, in order; `descriptions` describe their servers."""
+        """Index the tools, and return them by number, in order; `descriptions` are the descriptions of their
+        servers.
+        """
         self.server_descriptions = dict(descriptions)
         found: dict[int, ToolDefinition] = {}
         with garbage_collection_paused():
@@ -141,7 +144,7 @@ class _Whole(Indexed):
             for tool in tools:
                 number = self._known.get(
                     id(tool)
-                )  # IDs stay unique, since this holds the tools
+                )  # their IDs stay unique, because this dict keeps the tools alive
                 if number is None or self._about[number] != abouts.get(
                     tool.server or "", ""
                 ):
@@ -150,7 +153,7 @@ class _Whole(Indexed):
         return dict(sorted(found.items()))
 
     def _read_first(self, tools: Iterable[ToolDefinition]) -> None:
-        """Read the first tools from the cache folder, if they were saved there."""
+        """Index the first tools, from the cache folder if they were saved there."""
         for server, theirs in _by_server(tools).items():
             self.replace(server, theirs)
         self.settle()
@@ -203,7 +206,7 @@ class _Whole(Indexed):
 
 
 class _Some(Indexed):
-    """An owner's tools, with index data as if they were alone, read from the whole."""
+    """One session's tools, with index data as if they were alone; the data comes from the whole index."""
 
     def __init__(
         self,
@@ -217,7 +220,7 @@ class _Some(Indexed):
             self.replace(server, theirs)
 
     def settle(self) -> None:
-        """Read the waiting tools into the whole, once."""
+        """Add the waiting tools to the whole index, once."""
         if not self.waiting:
             return
         tools = list(
@@ -233,7 +236,7 @@ class _Some(Indexed):
 
 
 class _IndexOfSome(ToolIndex):
-    """The search over one owner's tools."""
+    """The search over one session's tools."""
 
     def __init__(
         self,
@@ -247,7 +250,7 @@ class _IndexOfSome(ToolIndex):
 
     @property
     def numbers(self) -> Iterable[int]:
-        """The numbers of the owner's tools in the whole; empty before the first search."""
+        """The numbers of the session's tools in the whole index; empty before the first search."""
         return tuple(self._held.tools)
 
 

@@ -15,7 +15,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
 
 MAX_SIGNATURE = 240
-"""Maximum length of a signature with optional arguments; required ones always appear."""
+"""Maximum length of a signature with optional arguments; required arguments always appear."""
 
 _MAX_ENUM = 6
 _SHORT_TYPES = {
@@ -32,10 +32,10 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+(?=[^a-z])|\s*\n\s*\n\s*")
 def call_signature(
     definition: ToolDefinition, room: int = MAX_SIGNATURE, *, types: bool = True
 ) -> str:
-    """Return the call signature: `get_weather(location: str, unit?: celsius|fahrenheit)`, or without `types`.
+    """Return the call signature: `get_weather(location: str, unit?: celsius|fahrenheit)`; without `types`, only names.
 
-    Required arguments come first and are always included. Optional ones follow as long as `room` characters allow, then
-    `...`.
+    Required arguments come first and are always included. Optional ones follow as long as they fit into `room`
+    characters, then `...`.
     """
     root = definition.parameters
     properties = properties_of(root)
@@ -58,7 +58,7 @@ def call_signature(
 
 
 def first_sentences(description: str, limit: int = 160) -> str:
-    """Return the first whole sentences that fit in `limit` characters, on one line; else the first one, cut."""
+    """Return the first sentences that fit into `limit` characters as one line; if none fits, the first one, cut."""
     sentences = [
         line
         for part in _SENTENCE_END.split(description[: limit * 8].strip())
@@ -82,7 +82,10 @@ def _argument(name: str, schema: Any, mark: str, root: Mapping[str, Any]) -> str
 
 
 def type_words(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    """Return the type of values that fit a schema within `root`, `str` or `celsius|fahrenheit`; "" if unknown."""
+    """Return the type of values that match a schema, such as `str` or `celsius|fahrenheit`; "" if unknown.
+
+    `root` is the schema that references point into.
+    """
     schema = dereferenced(schema, root)
     if not isinstance(schema, dict):
         return ""

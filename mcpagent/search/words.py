@@ -1,8 +1,8 @@
-"""Split text into index terms: words split at case, digits and punctuation, lower case, no accents, stemmed.
+"""Split text into index terms: words split at case, digits and punctuation, in lower case, without accents, stemmed.
 
 A written word gives one or more terms: `GitHub` gives `github`, `git` and `hub`. A run of Chinese, Japanese or Korean
-characters, which has no spaces, gives its pairs of characters. `plain` and `name_key` return the form that all
-spellings of a word or a name share.
+characters, which has no spaces, gives its pairs of characters. `plain` and `name_key` return one form for all spellings
+of a word or a name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from functools import cache, lru_cache
 from typing import Protocol
 
 MAX_WORD = 40
-"""Maximum number of counted characters of a word; longer ones are keys, hashes or encoded data."""
+"""Maximum number of characters of a word that are used; longer words are keys, hashes or encoded data."""
 
 _WRITTEN = re.compile(r"[^\W_]+")
 _ONLY_WORDS = bytes(char if chr(char).isalnum() else 32 for char in range(128)) + bytes(
     128
 )
-"""A table for `bytes.translate` that replaces all ASCII characters except letters and digits by spaces; three times as
-fast as a pattern."""
+"""A table for `bytes.translate` that replaces all characters except ASCII letters and digits by spaces; three times as
+fast as a pattern.
+"""
 
 _BETWEEN = "\x7f"
 _ONLY_WORDS_BETWEEN = bytes(
@@ -29,7 +30,7 @@ _ONLY_WORDS_BETWEEN = bytes(
 )
 
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00a0"
-"""Typographic characters that are replaced, so that most English texts become ASCII."""
+"""Typographic characters that are replaced by spaces, so that most English texts become ASCII."""
 
 _PIECE = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^\W\dA-Za-z_]+")
 _CASE_CHANGE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
@@ -44,17 +45,17 @@ _STOP_WORDS = (
     "where whether which while who whom why will with within without would you your"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""English words without meaning for the purpose of a tool; they are not indexed."""
+"""English words that say nothing about the purpose of a tool; they are not indexed."""
 
 
 _SPACED = "".join(char if char.isalnum() else " " for char in map(chr, range(128)))
 
 
 def plain(text: str) -> str:
-    """Return the text in lower case without accents, so that `Café` and `cafe` are one."""
+    """Return the text in lower case without accents, so that `Café` and `cafe` are equal."""
     if text.isascii():
         return text.lower()
-    # Twice: compatibility forms such as ℡ hold capitals, and folding these gives letters with accents again.
+    # Twice: compatibility characters such as ℡ contain capitals, and folding these can produce accents again.
     decomposed = unicodedata.normalize(
         "NFKD", unicodedata.normalize("NFKD", text).casefold()
     )
@@ -64,7 +65,9 @@ def plain(text: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return the key of all styles of one name: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
+    """Return the key that all spellings of a name share: `GetWeather`, `get-weather` and `get weather` give
+    `getweather`.
+    """
     if name.isascii():
         return name.lower().translate(_SPACED).replace(" ", "")
     return "".join(char for char in plain(name) if char.isalnum())
@@ -82,13 +85,13 @@ def _stemmer() -> _Stemmer:
 
     stemmer: _Stemmer = Stemmer("english")
     stemmer.maxCacheSize = (
-        0  # keeping its cache small costs ten times what stemming a word does
+        0  # a cache of the stemmer would cost ten times the stemming itself
     )
     return stemmer
 
 
 def written_words(text: str) -> list[str]:
-    """Return the runs of letters and digits, as written."""
+    """Return the runs of letters and digits in a text, unchanged."""
     if not text.isascii():
         for char in _TYPOGRAPHIC:
             text = text.replace(char, " ")
@@ -120,7 +123,7 @@ stem = lru_cache(maxsize=20_000)(stemmed)
 
 
 def pieces(written: str) -> list[str]:
-    """Return the plain words inside one written word, itself first; only itself if it holds no others."""
+    """Return the words inside one written word in plain form, the word itself first."""
     whole = plain(written[:MAX_WORD])
     if not whole.isascii():
         return _unspaced_pieces(whole)
@@ -143,7 +146,7 @@ def _unspaced_pieces(word: str) -> list[str]:
 
 
 def terms(written: str) -> list[str]:
-    """Return the index terms of one written word; none for a stop word."""
+    """Return the index terms of one written word; [] for a stop word."""
     if is_one_piece(written):
         term = ""
         if len(written) > 1:
@@ -156,7 +159,7 @@ def terms(written: str) -> list[str]:
 
 @lru_cache(maxsize=40_000)
 def _term(part: str) -> str:
-    """Return the index term of a plain word, "" if it carries no meaning."""
+    """Return the index term of a plain word; "" for a stop word or a single letter."""
     says_something = part not in STOP_WORDS and (
         len(part) > 1 or part.isdigit() or not part.isascii()
     )
@@ -166,7 +169,7 @@ def _term(part: str) -> str:
 
 
 def is_one_piece(written: str) -> bool:
-    """Return whether the word certainly has no inner words; a quick check that avoids splitting most words."""
+    """Return whether the word certainly contains no other words. The check is quick, and saves splitting most words."""
     plainly = written.isascii() and written.isalpha() and len(written) <= MAX_WORD
     return plainly and (written[1:].islower() or written.islower() or written.isupper())
 

@@ -1,1 +1,1 @@
-"""Agent Skills: folders with a `SKILL.md` of instructions, and files and scripts that belong to them."""
+"""Agent Skills: folders with instructions in a `SKILL.md`, and with files and scripts."""

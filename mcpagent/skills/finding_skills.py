@@ -1,4 +1,4 @@
-"""Find skills: in the folders that a program names, in the user's own, and in a project's."""
+"""Find skills in the folders that a program names, in the user's own folder, and in a project's."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from mcpagent.utilities.filesystem.user_folders import project_folders
 from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_SKILLS = 500
-"""Of one folder of skills."""
+"""Maximum number of skills in one folder of skills."""
 
 MAX_ALL_FILES, MAX_ALL_BYTES = 10_000, 200_000_000
-"""Of all skills together: they are read before anybody agreed to them."""
+"""Limits for all skills together, since they are read before the user has agreed to them."""
 
 IN_PROJECT = (".agents/skills", ".claude/skills")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSkills:
-    """Skills with different names, and a line for each folder that is left out."""
+    """Skills with different names, and a line for each omitted folder."""
 
     skills: tuple[Skill, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def own_skills_folder(environ: Mapping[str, str]) -> Path:
-    """Return `~/.mcpagent/skills`, or the one in `MCPAGENT_HOME`."""
+    """Return `~/.mcpagent/skills`, or `skills` in the folder `MCPAGENT_HOME`."""
     home = environ.get("MCPAGENT_HOME")
     if home:
         return Path(home).expanduser() / "skills"
@@ -49,7 +49,7 @@ def own_skills_folder(environ: Mapping[str, str]) -> Path:
 
 
 def skill_places(folder: Path, environ: Mapping[str, str]) -> list[tuple[Path, Scope]]:
-    """Return the folders of skills for work in a folder: the project's, the nearest first, then the user's own."""
+    """Return the folders of skills for work in a folder: the project's, nearest first, then the user's own."""
     places: list[tuple[Path, Scope]] = [
         (parent / name, "project")
         for parent in reversed(project_folders(folder))
@@ -59,7 +59,7 @@ def skill_places(folder: Path, environ: Mapping[str, str]) -> list[tuple[Path, S
 
 
 def find_skills(places: Iterable[tuple[Path, Scope]]) -> FoundSkills:
-    """Read all skills in these folders of skills, or folders of one skill; missing folders have none."""
+    """Read all skills. Each place is a folder of skills, or the folder of one skill; missing folders are skipped."""
     skills: list[Skill] = []
     problems: list[str] = []
     seen: set[str] = set()
@@ -82,7 +82,7 @@ def find_skills(places: Iterable[tuple[Path, Scope]]) -> FoundSkills:
 
 
 def _scope_of(folder: Path, place: Path, scope: Scope) -> Scope:
-    """Return the scope; one of the user's own folders that others may have written needs consent like a project's."""
+    """Return the scope of a skill: a user's skill that others may have written needs consent like a project's."""
     paths = (place, folder, folder / SKILL_FILE)
     if scope == "user" and not all(map(is_nobody_elses, paths)):
         return "project"
@@ -111,7 +111,7 @@ def _skill_folders(place: Path, problems: list[str]) -> list[Path]:
 
 
 def first_of_each_name(skills: Sequence[Skill]) -> FoundSkills:
-    """Return the first skill of each name, and a line for each other one."""
+    """Return the first skill of each name, and a line for each skill with the name of an earlier one."""
     named: dict[str, Skill] = {}
     problems: list[str] = []
     for skill in skills:
@@ -125,7 +125,7 @@ def first_of_each_name(skills: Sequence[Skill]) -> FoundSkills:
 
 
 def describe_skill(skill: Skill) -> Description:
-    """Describe a skill for consent, which is bound to the content of its files."""
+    """Describe a skill for the user's consent, which applies to the content of its files."""
     file = str(skill.folder / SKILL_FILE)
     facts = [
         Fact("tells the model", skill.description),

@@ -1,7 +1,7 @@
-"""Read the folder of a skill, as the specification of Agent Skills has it (agentskills.io), within bounds.
+"""Read the folder of a skill, by the specification of Agent Skills (agentskills.io), within limits.
 
-Every file is listed with its digest. So the content that a person consents to is one value, and only listed, unchanged
-files are read or run later.
+The digest of every file is recorded, so that the user consents to exactly this content. Later, only listed, unchanged
+files are read or run.
 """
 
 from __future__ import annotations
@@ -22,45 +22,50 @@ from mcpagent.utilities.text.front_matter import bounded_yaml, split_front_matte
 from mcpagent.utilities.text.safe_text import safe_line, with_codes
 
 Scope: TypeAlias = Literal["given", "user", "project"]
-"""Who named the folder: the program, the user's own folder, or a project, whose skills need consent."""
+"""Origin of a skill: a folder that the program named, the user's own folder, or a project's folder, whose skills need
+consent.
+"""
 
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 100_000
-"""Of a `SKILL.md`: some 25,000 tokens, five times what the specification recommends."""
+"""Maximum size of a `SKILL.md`: some 25,000 tokens, five times the recommendation of the specification."""
 
 MAX_FRONT_MATTER = 8_000
-"""Characters of the YAML: reading it takes a tenth of a second, before anybody agreed to the skill."""
+"""Maximum number of characters of the YAML: parsing takes a tenth of a second, before the user has agreed to the
+skill.
+"""
 
 MAX_FILES, MAX_BYTES = 1_000, 20_000_000
-"""Of all files of a skill."""
+"""Limits for all files of a skill."""
 
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1_024, 500
-"""Characters, by the specification."""
+"""Maximum number of characters, by the specification."""
 
 FIELDS = frozenset(
     "name description license compatibility metadata allowed-tools".split()  # noqa: SIM905
 )
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _LEFT_OUT = frozenset({"__pycache__", ".git"})
-"""Folders that are neither listed, read nor used."""
+"""Folders that are ignored."""
 
 
 class FileLimits(NamedTuple):
-    """The most files that are read, and their bytes."""
+    """The maximum number of files to read, and their maximum total size."""
 
     files: int = MAX_FILES
     bytes: int = MAX_BYTES
 
 
 class SkillError(ConfigError):
-    """Raised for a folder that is no valid skill, and for a file of a skill that cannot be used."""
+    """Raised for a folder that is no valid skill, and for an unusable file of a skill."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
     """A valid skill. `files` has the SHA-256 digest of each file by its path in the folder, with slashes.
 
-    `size` are the bytes of all files. `unknown` are fields of the front matter that the specification does not have.
+    `size` is the number of bytes of all files. `unknown` are fields of the front matter that are not in the
+    specification.
     """
 
     name: str
@@ -142,7 +147,7 @@ def read_skill(
 
 
 def require_unchanged(skill: Skill) -> None:
-    """Raise `SkillError` if a file of the skill changed, is gone or is new since the skill was read."""
+    """Raise `SkillError` if a file of the skill was changed, removed or added since the skill was read."""
     now, _ = _listed_files(skill.folder, FileLimits())
     changed = sorted(path for path, _ in now.items() ^ skill.files.items())
     if changed:
@@ -152,7 +157,7 @@ def require_unchanged(skill: Skill) -> None:
 
 
 def _parts(data: bytes, shown: str) -> tuple[dict[str, Any], str]:
-    """Return the fields and the Markdown of a `SKILL.md`. Raises `SkillError`."""
+    """Return the front matter and the Markdown of a `SKILL.md`. Raises `SkillError`."""
     import yaml
 
     try:
@@ -239,9 +244,9 @@ def _joined(allowed: str | list[Any] | None) -> str:
 
 
 def _listed_files(folder: Path, most: FileLimits) -> tuple[dict[str, str], int]:
-    """Return the digest of each file by its path, and the bytes of all. Nothing is read if they are over the limits.
+    """Return the digest of each file by its path, and the total size. If that exceeds the limits, nothing is read.
 
-    Raises `SkillError`, also for a link out of the folder.
+    Raises `SkillError`, also for a link to a place outside of the folder.
     """
     shown = safe_line(str(folder), 200)
     try:
@@ -272,7 +277,7 @@ def _listed_files(folder: Path, most: FileLimits) -> tuple[dict[str, str], int]:
 
 
 def _paths(folder: Path) -> Iterator[str]:
-    """Yield the path of each file, and of each folder with a slash at its end.
+    """Yield the path of each file, and of each folder with a final slash.
 
     A link to a folder counts as a file, which cannot be read.
     """
@@ -290,7 +295,7 @@ def _paths(folder: Path) -> Iterator[str]:
 
 
 def _content(folder: Path, path: str) -> bytes:
-    """Return the content of a file inside of the folder, all links followed. Raises `SkillError`."""
+    """Return the content of a file; its real path must be inside of the folder. Raises `SkillError`."""
     shown = safe_line(str(folder / path), 200)
     real = os.path.realpath(folder / path)
     if not Path(real).is_relative_to(os.path.realpath(folder)):

@@ -16,7 +16,7 @@ from mcpagent.utilities.processes.child_programs import ProgramOutput, run_progr
 from mcpagent.utilities.text.safe_text import safe_line
 
 SECONDS = 300.0
-"""Of one script; then it is ended with all that it started."""
+"""Timeout of one script, after which the script and its child processes are ended."""
 
 _INTERPRETERS: Mapping[str, str] = {
     ".py": sys.executable,
@@ -29,7 +29,7 @@ _INTERPRETERS: Mapping[str, str] = {
 
 
 def scripts_of(skill: Skill) -> tuple[str, ...]:
-    """Return the files that can be run: those with an interpreter, and all in folders named `scripts`."""
+    """Return the files that can run: those with the suffix of an interpreter, and all in folders named `scripts`."""
     return tuple(
         path
         for path in skill.files
@@ -39,7 +39,9 @@ def scripts_of(skill: Skill) -> tuple[str, ...]:
 
 
 def script_words(skill: Skill, script: str, arguments: Sequence[str]) -> list[str]:
-    """Return the program and arguments that run a script. Raises `SkillError` if it is none, or has changed."""
+    """Return the program and arguments that run a script. Raises `SkillError` if the file is no script, or has
+    changed.
+    """
     skill.content(script)
     path = str(skill.folder / script)
     interpreter = _INTERPRETERS.get(PurePosixPath(script).suffix)
@@ -68,11 +70,11 @@ async def run_script(
 ) -> ProgramOutput:
     """Run the script in the working folder. Raises `SkillError` if it cannot run.
 
-    Scripts import and read other files of their skill, so all must be unchanged.
+    Scripts import and read other files of their skill, so all files must be unchanged.
     """
     await asyncio.to_thread(require_unchanged, skill)
     words = script_words(skill, script, arguments)
-    # Python neither writes nor reads compiled files next to the script: they are not part of what was agreed to.
+    # Python must not use compiled files next to the script, because the user did not agree to their content.
     environment = child_environment(ServerConfig(skill.name), environ) | {
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPYCACHEPREFIX": os.devnull,
@@ -87,4 +89,4 @@ async def run_script(
 
 
 def _ignore(_line: str) -> None:
-    """Show nothing: the model gets the whole output."""
+    """Ignore the line: the model receives the whole output later."""

@@ -1,4 +1,4 @@
-"""Announce changed tools to a conversation, as text and as a record in its history; warn the user at the start."""
+"""Announce changed tools in a conversation, as text and as a record in its history; warn the user at the start."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def announce(
     definitions: Sequence[ToolDefinition],
     tools: SessionTools,
 ) -> None:
-    """Announce to the model how its tools changed.
+    """Announce to the model how its tools changed, and record it in the history.
 
-    The history records the tools that this change offers, redefines or withdraws, so that a request never rewrites an
-    earlier one.
+    The record has the tools that this change offers, redefines or removes, so that a request never rewrites an earlier
+    one. `definitions` are the offered tools with a new definition.
     """
     conversation = tools.conversation
     offered = {tool.name for tool in definitions}
@@ -37,7 +37,9 @@ def announce(
     record = None
     if added or removed or joined:
         record = ToolsChanged(added, removed, was, joined, removed)
-    if not tools.searching:  # a tool that is not offered cannot be found either
+    if (
+        not tools.searching
+    ):  # without search, a tool that is not offered cannot be found
         update = replace(update, new=update.at_once, gone=removed)
     lines = _change_lines(update, before, tools, offered)
     if lines or record is not None:
@@ -45,7 +47,7 @@ def announce(
 
 
 def _connecting_lines(before: Listing, now: Listing) -> list[str]:
-    """Return one line for each server that began to connect during the conversation."""
+    """Return a line for each server that began to connect during the conversation."""
     begun = [server for server in now.connecting if server not in before.connecting]
     return [
         f"A server is still connecting: {safe_line(server, 64)}; you are told when its tools can be used."
@@ -54,7 +56,7 @@ def _connecting_lines(before: Listing, now: Listing) -> list[str]:
 
 
 def _failed_lines(before: Listing, now: Listing) -> list[str]:
-    """Return one line for each server that was announced as connecting and has failed."""
+    """Return a line for each server that was announced as connecting, and has failed."""
     failed = [
         server
         for server in before.connecting
@@ -69,7 +71,10 @@ def _failed_lines(before: Listing, now: Listing) -> list[str]:
 def _change_lines(
     update: ToolsUpdate, before: Listing, tools: SessionTools, offered: Collection[str]
 ) -> list[str]:
-    """Return one line for each server that connected or changed its tools, and lines for all other tools."""
+    """Return a line for each server that connected or changed its tools, and lines for all other changed tools.
+
+    `offered` are the names of tools that are offered from now on.
+    """
     now = tools.listing
     owner = {name: key.source for key, name in tools.names.items()}
     lines: list[str] = []
@@ -119,7 +124,7 @@ def _change_lines(
 
 
 def start_warnings(tools: SessionTools, search: ToolSearch) -> Iterator[str]:
-    """Yield one warning per setting about tools that cannot be intended, given the known tools."""
+    """Yield a warning for each setting about tools that cannot be intended, judged by the known tools."""
     by_server: dict[str, list[str]] = {name: [] for name in tools.listing.descriptions}
     for tool in tools.known.values():
         if tool.definition.server is not None:

@@ -1,7 +1,7 @@
 """The tools of one agent, shared by all its sessions: by key, by offered name, and in the search index.
 
-A tool is identified by its key and offered under a unique name, which stays. `session_tools.py` computes the tools that
-a session is offered.
+A key identifies a tool. It is offered under a unique name, which does not change. `session_tools.py` computes which
+tools a session is offered.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 
 
 MOST_HELD = 8
-"""Maximum number of cached catalogues without a session, and of tools of one name with a cached token count."""
+"""Maximum number of cached catalogues without a session. Also the maximum number of definitions of one name with a
+cached token count.
+"""
 
 MOST_COUNTED = 20_000
-"""Maximum number of tool names with cached token counts and keys."""
+"""Maximum number of tool names with cached token counts, and of cached keys."""
 
 MOST_EQUAL = 64
-"""Maximum number of cached counts and category words that catalogues share."""
+"""Maximum number of mappings (token counts, category words) that catalogues share."""
 
 _Value = TypeVar("_Value")
 
@@ -47,9 +49,9 @@ _Value = TypeVar("_Value")
 class Listing:
     """The tools and servers at one moment. `tools` have the names that their sources use.
 
-    `descriptions` describe each connected server. `unavailable` names servers that are configured and not connected,
-    with the reason in one line; `connecting` are the ones among them that may still connect. `expects_deferred`: one of
-    these has tools that are to be hidden.
+    `descriptions` has the description of each connected server. `unavailable` maps configured servers that are not
+    connected to the reason in one line; `connecting` are those among them that may still connect. `expects_deferred`:
+    one of these has tools that will be hidden.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -58,12 +60,12 @@ class Listing:
     expects_deferred: bool = False
     connecting: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
-    """The servers that the configuration trusts (`trust_hints`)."""
+    """The servers that the configuration marks with `trust_hints`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """The tools of a catalogue by their offered names; `names` also has the tools that are gone for now."""
+    """The tools of a catalogue by their offered names; `names` also has tools that are temporarily missing."""
 
     names: Mapping[ToolKey, str]
     known: Mapping[str, Tool]
@@ -77,10 +79,10 @@ class NameTable:
         listed: Mapping[ToolKey, str],
         order: Iterable[str] = (),
     ) -> NameTable:
-        """Return the tools with their offered names.
+        """Return the table of tools with their offered names.
 
-        `listed` has the name under which each tool is listed. `order` has names of tools that were offered before: they
-        keep their position, and newcomers come last, by name.
+        `listed` has the name under which each tool is listed. `order` has names that were offered before: they keep
+        their position, and new ones follow, by name.
         """
         by_name = {names[key]: tool for key, tool in tools.items()}
         placed = dict.fromkeys(name for name in order if name in by_name)
@@ -95,7 +97,7 @@ class NameTable:
         return cls(names, known, NameMap(names, listed, known))
 
     def has(self, key: ToolKey) -> bool:
-        """Return whether the tool is there now."""
+        """Return whether the tool is available now."""
         return self.names.get(key) in self.known
 
     def plain(self) -> dict[str, Tool]:
@@ -107,15 +109,19 @@ class NameTable:
     def is_as_new(
         self, tools: Mapping[ToolKey, Tool], reserved: frozenset[str]
     ) -> bool:
-        """Return whether these tools would have the same names and order without any earlier tools."""
+        """Return whether a new table of these tools would have the same names and order."""
         new = offered_names(listed_names(tools), reserved=reserved)
         return [*self.known] == sorted(self.known) and all(
             self.names[key] == name for key, name in new.items()
         )
 
     def goes_on_from(self, before: NameTable) -> bool:
-        """Return whether all names mean the same as before, and the remaining tools come first, in the same order."""
-        if self.names is before.names:  # names of the same or an equal catalogue
+        """Return whether all names mean the same tools as in `before`, and the tools that stayed come first, in the
+        same order.
+        """
+        if (
+            self.names is before.names
+        ):  # both tables belong to the same or an equal catalogue
             return True
         left = [name for name in before.known if name in self.known]
         gone = {name for key, name in before.names.items() if key not in self.names}
@@ -136,7 +142,7 @@ def listed_names(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, str]:
 class SharedState:
     """The state that all catalogues of an agent share: the index, the token count of each definition, reserved names.
 
-    No tool can have a reserved name; the names `taken` by provider tools are reserved, too.
+    No tool can have a reserved name. The names of provider tools (`taken`) are reserved, too.
     """
 
     def __init__(self, search: ToolSearch, taken: frozenset[str] = frozenset()) -> None:
@@ -147,12 +153,12 @@ class SharedState:
         self._tokens: dict[str, list[tuple[ToolDefinition, int]]] = {}
         self._keys: dict[tuple[str | None, ...], ToolKey] = {}
         self.counted = 0
-        """How many definitions were counted."""
+        """Number of definitions whose tokens were counted."""
         self._equal: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
         self._prompts: tuple[tuple[ToolDefinition, ...], ToolIndex] | None = None
 
     def prompt_index(self, prompts: tuple[ToolDefinition, ...]) -> ToolIndex:
-        """Return a search index over these prompts of servers; the same one for the same prompts."""
+        """Return a search index over these prompts of servers; the same index for the same prompts."""
         from mcpagent.search import ToolIndex
 
         if self._prompts is None or self._prompts[0] is not prompts:
@@ -179,7 +185,9 @@ class SharedState:
         return self._index
 
     def keys_of(self, tools: Iterable[Tool]) -> list[ToolKey]:
-        """Return the tools' keys, the same values for all catalogues: a thousand of these would have a million."""
+        """Return the tools' keys as shared objects: a thousand catalogues of a thousand tools would otherwise have a
+        million.
+        """
         if len(self._keys) >= MOST_COUNTED:
             self._keys.clear()
         keys: list[ToolKey] = []
@@ -190,7 +198,9 @@ class SharedState:
         return keys
 
     def equal(self, values: Mapping[str, _Value]) -> Mapping[str, _Value]:
-        """Return an equal mapping of another catalogue if there is one: many sessions have nearly the same tools."""
+        """Return an equal mapping of another catalogue, if there is one, because many sessions have nearly the same
+        tools.
+        """
         if len(self._equal) >= MOST_EQUAL:
             self._equal.clear()
         return self._equal.setdefault(tuple(values.items()), values)
@@ -201,7 +211,7 @@ class SharedState:
             self._index.drop(catalog)
 
     def tokens(self, definition: ToolDefinition) -> int:
-        """Estimated tokens of the definition on the wire; counted once for all that are equal."""
+        """Return the estimated tokens of the definition in a request; equal definitions are counted once."""
         held = self._tokens.get(definition.name)
         if held is not None:
             for one, tokens in held:
@@ -221,9 +231,9 @@ class SharedState:
 class Catalog:
     """The tools of an agent: `tools` by key, `naming` by offered name, and `index` for searching them.
 
-    `update` replaces the current listing. Values returned earlier never change, so a session can compare them with the
-    current ones. `listed` are the tools from the toolsets; with `after`, tools keep the names and positions they had
-    there.
+    `update` replaces the current listing. Values returned earlier never change, so that a session can compare them with
+    the current ones. `listed` are the tools from the toolsets; tools keep the names and positions that they had in the
+    catalogue `after`.
     """
 
     def __init__(
@@ -247,22 +257,24 @@ class Catalog:
         self._abouts: Mapping[str, str] = {}
         self._twin: Catalog | None = None
         self.is_grown = False
-        """Whether a new one of the same listing would have other names or places."""
+        """Whether a new catalogue of the same listing would have other names or positions."""
         self._take(listing.tools, others)
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Names that no tool is offered under."""
+        """Names that no tool may have."""
         return self._of_all.reserved
 
     def prompt_index(self, prompts: tuple[ToolDefinition, ...]) -> ToolIndex:
-        """Return a search index over these prompts of servers, which all catalogues of the agent share."""
+        """Return a search index over these prompts of servers, shared by all catalogues of the agent."""
         return self._of_all.prompt_index(prompts)
 
     def update(self, listing: Listing, others: Iterable[Catalog] = ()) -> None:
-        """Replace the listing; tools that stay keep their names. Raises `ConfigError` if two tools are the same.
+        """Replace the listing; tools that stay keep their names. Raises `ConfigError` if two tools have the same
+        identity.
 
-        Names and index of a catalogue in `others` with the same definitions are shared: they do not depend on the code.
+        If a catalogue in `others` has the same definitions, its names and index are shared: these do not depend on the
+        tools' code.
         """
         if listing.tools != self.listing.tools:
             self._take(listing.tools, others)
@@ -325,12 +337,12 @@ class Catalog:
 
     @property
     def tools(self) -> Mapping[ToolKey, Tool]:
-        """Every tool by its key; computed on demand, which is rare, because each session may have other tools."""
+        """All tools by key. Computed on each access, which is rare, because sessions may have different tools."""
         return _by_key(self._listed_now, self._of_all)
 
     @property
     def index(self) -> ToolIndex:
-        """The search index over all tools, by their names here; made at its first search of what all have together."""
+        """The search index over all tools, by their names in this catalogue; created at its first search."""
         if self._twin is not None:
             return self._twin.index
         tools = (tool.definition for tool in self.naming.known.values())
@@ -338,15 +350,15 @@ class Catalog:
 
     @property
     def is_twin(self) -> bool:
-        """True if it shares the names and index of another catalogue."""
+        """Return whether the catalogue shares the names and index of another one."""
         return self._twin is not None
 
     def tokens(self, tool: Tool) -> int:
-        """Estimated tokens of the tool's definition on the wire; counted once."""
+        """Return the estimated tokens of the tool's definition in a request; counted once."""
         return self._of_all.tokens(tool.definition)
 
     def total_tokens(self) -> int:
-        """Estimated tokens of all definitions together."""
+        """Return the estimated tokens of all definitions together."""
         if self._twin is not None:
             return self._twin.total_tokens()
         known = self.naming.known
@@ -365,16 +377,16 @@ class Catalog:
         return self._categories[1]
 
     def about(self, category: str) -> str:
-        """Return the most characteristic words of the tools of a server or custom category; worked out once."""
+        """Return the most characteristic words of a server's or category's tools; computed once."""
         if self._twin is not None:
             return self._twin.about(category)
-        self.categories()  # forgets the words of tools that have changed
+        self.categories()  # this also removes the words of changed tools
         if category not in self._abouts:
             described = self.listing.descriptions
             found: defaultdict[str, list[ToolDefinition]] = defaultdict(list)
             for _, tool in sorted(
                 self.naming.known.items()
-            ):  # once for all without their own words
+            ):  # computed once for all categories without a description
                 name = category_of(tool)
                 if name == category or not described.get(name):
                     found[name].append(tool.definition)
@@ -391,10 +403,11 @@ def category_of(tool: Tool) -> str:
 
 
 class Catalogs:
-    """The catalogues of one agent: its own, and one for each other set of tools that its toolsets return for a session.
+    """The catalogues of one agent: its own, and one for each different set of tools that its toolsets return for a
+    session.
 
-    Sessions with the same tools share a catalogue. `listing_of` adds the tools of the toolsets to the agent's listing;
-    names in `taken` belong to provider tools.
+    Sessions with the same tools share a catalogue. `listing_of` returns the agent's listing with the tools of the
+    toolsets added; names in `taken` belong to provider tools.
     """
 
     def __init__(
@@ -409,7 +422,7 @@ class Catalogs:
         self._alive: WeakValueDictionary[int, Catalog] = WeakValueDictionary()
 
     async def count(self, tools: Iterable[Tool]) -> None:
-        """Count the tokens of the tools ahead of the first catalogue: thousands of tools take long."""
+        """Count the tokens of the tools before the first catalogue is created, because thousands of tools take long."""
         async for tool in with_pauses(tools):
             self.shared.tokens(tool.definition)
 
@@ -420,9 +433,9 @@ class Catalogs:
         *,
         goes_on: bool = True,
     ) -> Catalog:
-        """Return an up-to-date catalogue of the toolsets' tools; `mine` is the session's current one.
+        """Return a current catalogue of the toolsets' tools; `mine` is the session's present one.
 
-        If its conversation `goes_on`, names and positions stay unchanged.
+        If its conversation continues (`goes_on`), names and positions do not change.
         """
         listing = self.listing_of(listed)
         if mine is not None and mine.listing is listing:
@@ -459,10 +472,10 @@ class Catalogs:
         return found
 
     def _others(self, listed: tuple[Tool, ...], listing: Listing) -> list[Catalog]:
-        """Return the catalogues that a session may share, up to date: retained ones, and ones of live sessions.
+        """Return current catalogues that a session may share: cached ones, and those of live sessions.
 
-        A live session's catalogue qualifies only if it equals one made for this session, so that a conversation does
-        not depend on whether another session is still alive.
+        A live session's catalogue counts only if it equals a new one for this session, so that a conversation does not
+        depend on which other sessions are alive.
         """
         for one in self._held:
             one.update(self.listing_of(one.listed))

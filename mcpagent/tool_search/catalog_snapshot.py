@@ -12,13 +12,13 @@ from mcpagent.values.messages import Part, ToolDefinition, ToolKey, ToolsChanged
 from mcpagent.values.tools import Tool, ToolOutput
 
 _OWN = frozenset(ToolKey(None, name, name) for name in READER_NAMES)
-"""The runtime's own tools, which no catalogue contains."""
+"""The keys of the runtime's own tools, which no catalogue contains."""
 
 
 def told_last(
     offered: Sequence[ToolDefinition], parts: Iterable[Part]
 ) -> dict[ToolKey, ToolDefinition]:
-    """Return the last definition of each tool that the model received, at the start or by the history since."""
+    """Return the last definition of each tool that the model received: from the start, or later through the history."""
     told = {definition.key: definition for definition in offered}
     for part in parts:
         if isinstance(part, ToolsChanged):
@@ -43,11 +43,11 @@ def listing_as_begun(
     newly_offered: Collection[ToolKey],
     known: Collection[ToolKey] | None = None,
 ) -> Listing:
-    """Return the relevant catalogue of that time: the tools in `told`, with their last announced definitions.
+    """Return the listing at the time of the conversation's last request: the tools in `told`, with these definitions.
 
-    `found` are the tools that the history mentions, `lost` the ones among them that disappeared by themselves. If the
-    model has to search, it does not know the other tools. `known` are the tools that existed then; None if unknown:
-    then all current tools count as known whose server existed then. The others are new if they are to be offered now
+    `found` are the tools that the history mentions, `lost` those among them that became unavailable. If the model has
+    to search (`searching`), it does not know the other tools. `known` are the tools that existed then; with None,
+    current tools count as known if their server existed then. Other tools are new if they will be offered now
     (`newly_offered`), or if the model does not search.
     """
     then = dict(told)
@@ -92,7 +92,7 @@ def listing_as_begun(
 
 
 def _only_named(key: ToolKey) -> ToolDefinition:
-    """Return a definition with only a name, for a tool that disappeared and was never announced."""
+    """Return a definition with only a name, for a missing tool whose definition was never announced."""
     name = key.listed or key.name
     return ToolDefinition(
         name, "", {}, original_name=key.name, source=key.source or "", listed=key.listed
@@ -104,5 +104,5 @@ def _was_there(key: ToolKey, descriptions: Mapping[str, str]) -> bool:
 
 
 async def _gone(arguments: dict[str, Any]) -> ToolOutput:  # noqa: ARG001 - as every tool
-    """Return an error; never called, because a tool that is gone is withdrawn before the next request."""
+    """Return an error. Never called in practice, because a missing tool is removed before the next request."""
     return ToolOutput.of_text("This tool is not there any more.", error="unknown_tool")

@@ -1,7 +1,7 @@
 """Describe the purpose of a server in a few words: its own, or the most characteristic words of its tools.
 
-A word is characteristic if many of the server's tools have it and few tools of other servers do. How usual a word is
-comes from the tools that this package has example requests of, so the words of one server never depend on another's.
+A word is characteristic if many of the server's tools have it, but few tools in general. How common a word is comes
+from the tools for which this package has example requests, so the words of one server do not depend on another server.
 """
 
 from __future__ import annotations
@@ -23,36 +23,38 @@ from mcpagent.values.messages import ToolDefinition
 _WELL_KNOWN = Path(__file__).with_name("well_known_tools.txt")
 
 _MOST_TOOLS = 400
-"""Maximum number of tools of one server that are read."""
+"""Maximum number of tools of one server that are examined."""
 
 _MOST_KEPT = 4_096
-"""Maximum number of tools with cached words."""
+"""Maximum number of tools whose words are cached."""
 
 _MOST_WORDS = 12
 """Maximum number of words and word pairs that describe a server."""
 
 _FEW_TOOLS = 8
-"""Maximum number of tools of a server for which words of descriptions count too, since the names are not enough."""
+"""Maximum number of tools of a server for which words of descriptions count too, because its names are not enough."""
 
 _DESCRIPTION_CHARACTERS = 150
 _IN_A_DESCRIPTION = 0.3
-"""Weight of a description's word, relative to a word of a name."""
+"""Weight of a word in a description, relative to a word in a name."""
 
 _OF_A_SERVER = 1
-"""Maximum number of well-known names that count per prefix; more would make a server's words seem common."""
+"""Maximum number of well-known names with the same prefix that count; with more, a server's words would seem common."""
 
 _COVERED = 0.5
-"""Weight of a tool for a word, if an earlier word already describes the tool."""
+"""Weight of a tool for a word if an earlier word already describes that tool."""
 
 _FIXED = 0.6
-"""Minimum share of joint occurrences of two words that form one term, such as "pull request"."""
+"""Minimum share of occurrences in which two words are together, for them to count as one term such as "pull
+request".
+"""
 
 _TITLE_WORDS = 5
-"""Minimum number of words of a title that is a sentence, not a name."""
+"""Minimum number of words of a title that counts as a sentence, not as a name."""
 
 _OWN_SHARE = 0.5
 _SHOWN_CHARACTERS = 90
-"""Maximum number of characters of a server's own sentence that are judged and shown."""
+"""Maximum number of characters of a server's own sentence that are examined and shown."""
 
 _MOST_OWN_CHARACTERS, _MOST_SENTENCES = 1_000, 4
 
@@ -75,16 +77,16 @@ _SAYS_NOTHING = frozenset(
         ),
     )
 )
-"""Common words in the names of servers, which do not describe their purpose."""
+"""Common words in names of servers that do not describe their purpose."""
 
 
 def own_words(
     server: str, tools: Sequence[ToolDefinition], title: str, instructions: str
 ) -> str:
-    """Return a server's own description: its title if that is more than a name, else a sentence of its instructions.
+    """Return a server's own description: its title if that is more than a name, else a sentence of its instructions; ""
+    if none is useful.
 
-    That sentence must say half as much in its first words as the most characteristic words of the tools do; "" if none
-    does.
+    The first words of such a sentence must be at least half as characteristic as the best words of the tools.
     """
     line = safe_line(title, _SHOWN_CHARACTERS)
     if len(line.split()) >= _TITLE_WORDS and len(_telling(line) - _telling(server)) > 1:
@@ -104,7 +106,7 @@ def own_words(
 def _worths_of_words(
     server: str, tools: Sequence[ToolDefinition]
 ) -> Mapping[str, float]:
-    """Return how characteristic each word of the tools is, by its stem."""
+    """Return how characteristic each word of the tools is, by stem."""
     names = _telling(server)
     read = tools[:_MOST_TOOLS]
     held = Counter(word for tool in read for word in _telling(_texts_of(tool)) - names)
@@ -119,7 +121,7 @@ def _said(line: str, worths: Mapping[str, float]) -> float:
 
 
 def _worth(tools: float, term: tuple[str, ...], usual: _Usual) -> float:
-    """Return how characteristic a term is that so many tools of a server have."""
+    """Return how characteristic a term is that `tools` tools of a server have."""
     rarities = [
         math.log((usual.names + 1) / (usual.counts.get(word, 0) + 1)) for word in term
     ]
@@ -127,7 +129,7 @@ def _worth(tools: float, term: tuple[str, ...], usual: _Usual) -> float:
 
 
 def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
-    """Return the most characteristic words of the tools, the most distinctive first: "issues, pull requests"."""
+    """Return the most characteristic words of the tools as text, the best first: "issues, pull requests"."""
     names, with_description = frozenset(_telling(server)), len(tools) <= _FEW_TOOLS
     local_names = [local_name(tool) for tool in tools[:_MOST_TOOLS]]
     read: list[tuple[_Term, ...]] = []
@@ -170,9 +172,9 @@ def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _terms_of(name: str, description: str, names: frozenset[str]) -> tuple[_Term, ...]:
-    """Return the words and pairs of words of a tool, but for those in `names`.
+    """Return the words and word pairs of a tool, except those in `names`, the words of its server's name.
 
-    Sessions with other tools have most tools in common, so each tool is read once.
+    Cached, because different sessions have most tools in common.
     """
     found = _words_and_pairs(name_words(name), names, 1.0)
     text = _whole_words(description, _DESCRIPTION_CHARACTERS).lower()
@@ -209,7 +211,7 @@ def _says_something(word: str, names: Collection[str]) -> bool:
 def _only_fixed_pairs(
     holding: Mapping[tuple[str, ...], Mapping[int, float]],
 ) -> dict[tuple[str, ...], Mapping[int, float]]:
-    """Return the words, and of the pairs those whose words hardly occur without each other."""
+    """Return the single words, and those pairs whose words hardly occur without each other."""
     fixed: dict[tuple[str, ...], Mapping[int, float]] = {}
     for term, held in holding.items():
         if len(term) == 1:
@@ -224,14 +226,14 @@ def _only_fixed_pairs(
 
 
 class _Usual(NamedTuple):
-    """The number of well-known tool names, and in how many of them each stem occurs."""
+    """The number of well-known tool names, and the number of these names that contain each stem."""
 
     counts: Mapping[str, int]
     names: int
 
 
 def _usual_elsewhere(local_names: Sequence[str]) -> _Usual:
-    """Return how usual words are in the names of well-known tools that are not among these."""
+    """Return how common words are in the names of well-known tools other than these."""
     usual = _usual_words()
     own = _well_known_names() & set(local_names)
     counts = Counter(usual.counts)
@@ -242,11 +244,11 @@ def _usual_elsewhere(local_names: Sequence[str]) -> _Usual:
 
 @cache
 def _well_known_names() -> frozenset[str]:
-    """Return the names of well-known tools. Of the names that begin with a server's name, one counts.
+    """Return the names of well-known tools; of several names that begin with the same server's name, one.
 
-    They are a sample of 31 servers of all kinds. With every tool that has example requests, half of which are of a few
-    large APIs, their words would be usual: a right server was among three for 83 of 106 requests, with these for 90.
-    A word that only begins names and is never in the middle, as in `jira_get_issue`, is a server's name.
+    They are a sample from 31 servers of all kinds. All tools with example requests would not do: half of them belong to
+    a few large APIs, whose words would seem common. With these names the right server was among three for 90 of 106
+    requests, with all for 83. A word that only begins names, as in `jira_get_issue`, is a server's name.
     """
     names = _WELL_KNOWN.read_text("utf-8").split()
     words = {name: name_words(name) or [name] for name in names}
@@ -274,7 +276,7 @@ def _usual_spelling(spelled: Counter[str]) -> str:
 
 
 def _telling(text: str) -> set[str]:
-    """Return the stems of the text's words, without those that every server's name may have."""
+    """Return the stems of the text's words, without words that any server's name may have."""
     words = (
         word.lower()
         for written in written_words(text)

@@ -1,4 +1,4 @@
-"""Patterns over names of tools, as `add_tool` and `pre_discovered_tools` accept them."""
+"""Patterns for names of tools, as `add_tool` and `pre_discovered_tools` accept them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_glob(name: str) -> bool:
 
 
 def names_that_fit(known: Mapping[str, Tool], glob: str) -> list[str]:
-    """Return the known tools whose name, with its server or without, fits `*` and `?`, ignoring case; sorted."""
+    """Return the sorted names of tools that match the glob with or without their server's name, ignoring case."""
     folded = glob.casefold()
     return sorted(
         name
@@ -27,9 +27,9 @@ def names_that_fit(known: Mapping[str, Tool], glob: str) -> list[str]:
 
 
 def names_by_pattern(known: Mapping[str, Tool], pattern: str) -> list[str]:
-    """Return the known tools that fit the pattern with `*` and `?`, else those whose names it matches as an expression.
+    """Return the names of tools that match the pattern as a glob, else as a regular expression.
 
-    A text that is no pattern, or an expression that cannot be run, gives none.
+    Returns [] if the text is not a pattern, or a regular expression that cannot run.
     """
     if is_glob(pattern) and (fitting := names_that_fit(known, pattern)):
         return fitting

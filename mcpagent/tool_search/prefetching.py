@@ -1,7 +1,7 @@
-"""Search with the user's words before the first request, and load the tools with the question.
+"""Search with the user's words before the first request, and load the found tools with the prompt.
 
-This saves a search and an add. The tools are written as tools that joined, after the existing conversation, so that its
-cached beginning stays valid.
+This saves a search and an add. The tools are added like tools that join later, after the existing conversation, so that
+its cached prefix stays valid.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from mcpagent.search import Match, SearchResult
 
 LEAST_STRENGTH = 0.05
-"""Minimum odds of weak matches that are loaded, if weak ones are wanted; with less, a joke or a poem would load tools.
-"""
+"""Minimum odds of weak matches that are loaded if weak ones are wanted; below it, a joke or a poem would load tools."""
 
 
 _SIMILAR = 0.8
-"""Minimum share of an untrusted tool's score that a trusted tool needs to precede it."""
+"""Minimum score of a trusted tool, as a share of an untrusted tool's score, for the trusted one to come first."""
 
 _BESIDE = 4
-"""Number of additional matches that are examined for trusted tools of similar score."""
+"""Number of further matches that are examined for trusted tools of a similar score."""
 
 
 async def prefetch(
     session: SessionTools, prompt: str, *, weak_too: bool = False
 ) -> tuple[Event, ...]:
-    """Search with the prompt's words and load the best tools, unless the match is weak; `weak_too` loads weak ones.
+    """Search with the prompt's words and load the best tools; return the events. A weak match is loaded only with
+    `weak_too`.
 
-    `ToolSearch.prefetch` is the maximum; nothing is loaded if the model's provider searches. A model that cannot
-    receive tools between two turns is shown the tools, as if it had searched, which saves that search.
+    At most `ToolSearch.prefetch` tools are loaded; none if the model's provider searches. If a model cannot receive
+    tools between two turns, the tools are shown to it as after a search, which saves the search.
     """
     if not session.prefetches or not prompt.strip():
         return ()
@@ -75,7 +75,7 @@ async def prefetch(
 async def _found(
     session: SessionTools, prompt: str, *, weak_too: bool
 ) -> tuple[SearchResult, Sequence[Match]]:
-    """Return the search result, and the fitting tools that the model does not have yet.
+    """Return the search result, and the matching tools that the model does not have yet.
 
     A prompt with too few words is searched together with the previous one, unless it continues with a tool that is
     already offered.
@@ -104,9 +104,9 @@ async def _found(
 
 
 async def _searched(session: SessionTools, prompt: str) -> SearchResult:
-    """Search for the prompt; a tool of a server that is not trusted never precedes a trusted one of similar strength.
+    """Search for the prompt; a trusted tool comes before an untrusted one of similar score.
 
-    Functions of the user's own are trusted, and servers marked as trusted in the configuration.
+    The user's own functions are trusted, and servers that the configuration marks as trusted.
     """
     limit, trusted = session.prefetches, {*session.listing.trusted, None}
     is_mixed = any(tool.definition.server in trusted for tool in session.known.values())
@@ -125,7 +125,7 @@ async def _searched(session: SessionTools, prompt: str) -> SearchResult:
         if len(result.matches) < looked_at or result.matches[-1].score <= worth(
             ordered[-1]
         ):
-            # No trusted tool behind these is worth as much.
+            # Further results have lower scores, so no trusted tool among them can come first.
             return replace(result, matches=tuple(ordered))
         looked_at *= 4
 
@@ -137,5 +137,5 @@ def _is_new(match: Match, session: SessionTools) -> bool:
 
 
 def _is_sure(result: SearchResult) -> bool:
-    """Return whether the words found it more likely than not."""
+    """Return whether the best match is more likely right than wrong."""
     return bool(result.matches) and result.is_likely

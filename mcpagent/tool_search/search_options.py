@@ -1,4 +1,6 @@
-"""`ToolSearch`: the options of tool search, the threshold from which it pays, and warnings about its settings."""
+"""`ToolSearch`: the options of tool search, the threshold from which it saves tokens, and warnings about its
+settings.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,18 @@ if TYPE_CHECKING:
     from mcpagent.search import SearchHistory
 
 USUAL_SEARCH_COST = 20_000.0
-"""Cost of a search with most models, in cached input tokens."""
+"""Cost of a search with most models, as a number of cached input tokens."""
 
 PREFETCHED, PREFETCHED_CHEAP = 1, 3
-"""Number of tools that "auto" prefetches. One costs almost nothing. Three cost a seventh more, which is too much if
-tokens have a price and definitions are written in full."""
+"""Number of tools that "auto" prefetches. One costs almost nothing; three increase the cost by a seventh, which is too
+much if tokens have a price and definitions are written in full.
+"""
 
 PREFETCHED_SMALL = 3
-"""Number of tools that are prefetched for small models, which call offered tools and seldom search."""
+"""Number of tools that are prefetched for small models, which call offered tools but seldom search."""
 
 _USED_TOOLS, _LOADED_TOOLS = 10, 40
-"""Assumed number of tools that a long task uses, and that its searches load."""
+"""Assumed number of tools that a long task uses, and of tools that its searches load."""
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -53,35 +56,36 @@ Strategy: TypeAlias = (
 class ToolSearch:
     """The options of tool search.
 
-    `enabled`: True hides every tool that is not eager; "marked" only tools marked with `defer_loading=True`; "auto" is
-    True if the known definitions take more than `auto_tokens`, else "marked". If nothing is to be hidden, there are no
-    search tools either. False offers everything.
-    `auto_tokens`: estimated tokens of definitions (characters / 4), absolute, independent of the model's window. None
-    is the point from which searching costs less than offering, by the model's price of cached tokens (`paying_tokens`).
-    `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
-    `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
-    strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto": "local", since that ranks
-    alike for every model and sends only found tools; either way they are written so that the prompt cache stays whole.
-    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads the likely ones of what a
-    search finds (`Match.odds`), without any the possible ones, and one if there are only weak ones. None is "add_tool",
-    and "search" for a small model.
-    `max_results`: tools per search.
-    `prefetch`: search with the user's words, and load at most this many of the best tools with the question, unless the
-    match is weak; 0 waits for the model's own search. None is 0, but with `enabled="auto"` it is the best value of
-    `benchmarks/cost.py --everyday`: 1, and 3 for a model whose tokens have no known price, or that is shown tools in
-    words. With any `enabled` it is 3 for a small model.
-    `extra_tools`: which of "show_all_tools" and "remove_tool" to offer in addition to `search_tools` and `add_tool`.
-    `eager_tools`: server name -> fnmatch patterns on that server's own tool names, never deferred.
-    `scope`: "mcp" defers MCP tools only, local functions stay offered.
-    `on_direct_call`: the reaction to a call of a known tool that is not loaded. "load" runs it if a search showed its
-    signature; otherwise it loads the tool and shows the signature. "run" runs it whenever the arguments validate;
-    "refuse" answers with instructions. None is "load", and "run" for a small model.
-    `renderer`: `(ToolDefinition) -> dict`, the content of one search result.
-    `cache_folder`: the folder that stores the index of a large catalogue between runs.
-    `history`: opt-in learning. This file on the machine records the queries and the tools added and called without an
-    error, and the same tools rank higher for similar queries from then on.
-    `examples`: requests that tools serve, in their users' words, by offered name or "server.tool". They are searched
-    with the tool and never shown. The bundled server's tools and those of well-known servers have some already.
+    - `enabled`: True hides every tool that is not eager; "marked" only tools marked with `defer_loading=True`. "auto"
+      is True if the known definitions take more than `auto_tokens`, else "marked". False offers everything. If no tool
+      would be hidden, there are no search tools either.
+    - `auto_tokens`: a threshold in estimated tokens of definitions (characters / 4), independent of the model's window.
+      None: the size from which searching costs less than offering, by the model's price of cached tokens
+      (`paying_tokens`).
+    - `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
+    - `execution`: "local" searches with mcpagent's index, through `search_tools`. "provider" lets the model's provider
+      search, with strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto" is "local", since
+      that ranks alike for every model and sends only found tools. In both modes, the prompt cache stays valid.
+    - `load`: "add_tool" shows the results of a search, which the model loads with `add_tool`. "search" loads the likely
+      results at once (`Match.odds`), else the possible ones, else one weak one. None: "add_tool", and "search" for a
+      small model.
+    - `max_results`: tools for each search.
+    - `prefetch`: search with the user's words, and load at most this many of the best tools with the prompt, unless the
+      match is weak; 0 waits for the model's own search. None: 0, or 3 for a small model. With `enabled="auto"`, None is
+      the best value of `benchmarks/cost.py --everyday`: 1, and 3 if the model's tokens have no known price, or it gets
+      definitions as text.
+    - `extra_tools`: "show_all_tools" and "remove_tool", to offer in addition to `search_tools` and `add_tool`.
+    - `eager_tools`: server name -> fnmatch patterns for that server's own tool names, which are never deferred.
+    - `scope`: "mcp" defers MCP tools only; local functions stay offered.
+    - `on_direct_call`: the reaction to a call of a known tool that is not loaded. "load" runs it if a search showed its
+      signature; otherwise it loads the tool and shows the signature. "run" runs it whenever the arguments are valid;
+      "refuse" answers with instructions. None: "load", and "run" for a small model.
+    - `renderer`: `(ToolDefinition) -> dict`, the content of one search result.
+    - `cache_folder`: stores the index of a large catalogue between runs.
+    - `history`: opt-in learning. This local file records queries and the tools added and successfully called after
+      them; these tools then rank higher for similar queries.
+    - `examples`: requests that tools serve, in users' words, by offered name or "server.tool". They are searched with
+      the tool and never shown. The bundled server's tools and those of well-known servers already have some.
     """
 
     enabled: bool | Literal["auto", "marked"] = True
@@ -170,7 +174,7 @@ class ToolSearch:
         expect_fields(self)
 
     def for_model(self, *, is_small: bool) -> ToolSearch:
-        """Return the options with open settings decided by the model's size."""
+        """Return the options with values of None replaced by the defaults for the model's size."""
         return replace(
             self,
             load=self.load or ("search" if is_small else "add_tool"),
@@ -184,12 +188,13 @@ class ToolSearch:
 def paying_tokens(
     search_cost: float | None, each: float = 350.0, *, load: str | None = "add_tool"
 ) -> int:
-    """Return the number of definition tokens from which searching costs less than offering all tools, cached.
+    """Return the number of definition tokens above which searching costs less than offering all tools with a cached
+    prefix.
 
-    `search_cost` is in cached tokens: the cheaper they are, the more definitions it takes to pay for a search's further
-    requests. A task pays either way for the definitions of the tools that it uses (of `each` tokens on average). If a
-    search loads its results (`load="search"`), the task pays for more than it uses. The threshold lies above all ratios
-    that `benchmarks/cost.py --sweep` prints.
+    `search_cost` is a number of cached tokens: the cheaper they are, the more definitions can be offered for the cost
+    of a search's further requests. A task pays in any case for the definitions of tools that it uses (`each` tokens on
+    average). If a search loads its results (`load="search"`), it pays for more than it uses. The threshold is above all
+    ratios that `benchmarks/cost.py --sweep` prints.
     """
     if search_cost is None:
         cost = USUAL_SEARCH_COST
@@ -203,7 +208,9 @@ def paying_tokens(
 
 
 def possible_search(search: ToolSearch, warn: Callable[[str], None]) -> ToolSearch:
-    """Return the tool search asked for; with words alone, and a warning, if what its vectors need is not installed."""
+    """Return the tool search options. If the packages for the strategy's vectors are missing, warn and use words
+    alone.
+    """
     if search.strategy not in ("hybrid", "sentences", "multilingual"):
         return search
     from mcpagent.search import ToolIndex
@@ -219,9 +226,9 @@ def possible_search(search: ToolSearch, warn: Callable[[str], None]) -> ToolSear
 def eager_tool_warnings(
     eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return one line per entry of `eager_tools` that cannot be intended;
+    """Return a warning for each entry of `eager_tools` that matches no server or no tool.
 
-    `servers` has the tools of attached servers.
+    `servers` has the tools of the attached servers.
     """
     lines: list[str] = []
     for server, patterns in eager_tools.items():
@@ -260,7 +267,7 @@ def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
 
 
 def definition_tokens(definition: ToolDefinition) -> int:
-    """Estimated tokens of one definition on the wire: characters of its JSON / 4."""
+    """Return the estimated tokens of a definition in a request: the characters of its JSON / 4."""
     shown = {
         "name": definition.name,
         "description": definition.description,

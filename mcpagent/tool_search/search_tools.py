@@ -1,7 +1,7 @@
 """The tools with which a model finds tools: `search_tools`, `add_tool`, and two optional ones.
 
-They depend on a session's tools, not on the agent. A search changes nothing; adding changes only the conversation,
-through the parts that the results carry.
+They use a session's tools, not the agent. A search changes nothing. Adding changes only the conversation, through parts
+that come with the results.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ MAX_RESULTS = 20
 
 MAX_OFFSET = 1_000
 RESULTS_PER_QUERY = 3
-"""Number of results per query if one call has several queries, within `MAX_RESULTS`."""
+"""Number of results for each query if a call has several queries, at most `MAX_RESULTS` in total."""
 
 MAX_INSTRUCTIONS = 100_000
-"""Characters of a prompt that `add_tool` returns, as many as a skill may have; compaction never removes them."""
+"""Maximum number of characters of a prompt that `add_tool` returns, the same as for a skill; compaction never removes
+them.
+"""
 
 MAX_PROMPTS = 3
-"""Maximum number of servers' prompts among the results."""
+"""Maximum number of prompts of servers among the results."""
 
 _LEAST_RESULT = 40
 _ROOMS = (
@@ -61,8 +63,9 @@ _ROOMS = (
     (40, 0, False),
     (0, 0, False),
 )
-"""Limits to try in order, until a result fits: characters of its description, characters of its optional arguments, and
-whether types are shown."""
+"""Limits that are tried in order until a result fits: characters of its description, characters of its optional
+arguments, and whether types are shown.
+"""
 
 MAX_RESULT_CHARACTERS = 480
 """Maximum length of one result as JSON, about 120 tokens. Only its name and required parameters may exceed it."""
@@ -75,16 +78,16 @@ _WHAT_TO_DO = {
     "possible": "possible: read its description first",
     "weak": "weak: probably none, search once more in other words",
 }
-"""Advice to the model by the odds of a match."""
+"""Advice to the model, by the odds of a match."""
 
 _SHOWN_QUERY = 40
-"""Maximum number of characters of a result's query, if there were several queries."""
+"""Maximum number of characters of the query shown with a result, if there were several queries."""
 
 
 def _definition(
     name: str, description: str, optional: Iterable[str] = (), **properties: Any
 ) -> ToolDefinition:
-    """Return a tool's definition; all parameters but the `optional` ones are required."""
+    """Return a tool's definition; all parameters are required except the `optional` ones."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     required = [name for name in properties if name not in optional]
     return ToolDefinition(
@@ -97,7 +100,7 @@ def _texts(description: str) -> dict[str, Any]:
 
 
 def search_tools_definition(*, loads: bool) -> ToolDefinition:
-    """Return the definition of `search_tools`; `loads`: the results of a search are loaded at once."""
+    """Return the definition of `search_tools`; `loads`: a search loads its results at once."""
     after = "must be added using add_tool"
     if loads:
         after = "are loaded and can be called at once"
@@ -138,9 +141,9 @@ SHOW_ALL_TOOLS = _definition(
 
 
 def tool_search_tools(session: SessionTools) -> tuple[Tool, ...]:
-    """Return the virtual tools of one conversation, in the order they are offered.
+    """Return the virtual tools of one conversation, in the order in which they are offered.
 
-    If the model's provider searches, and loads what it found, the first two are not among them.
+    If the model's provider searches and loads tools, `search_tools` and `add_tool` are not among them.
     """
     loads, local = session.options.load == "search", not session.provider_searches
     tools = (
@@ -234,7 +237,7 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 async def _prompts(
     session: SessionTools, asked: SearchCall, offered: set[str]
 ) -> tuple[Tool | None, list[dict[str, Any]]]:
-    """Return the tool that reads prompts of servers, and the prompts that match a query, as results of a search."""
+    """Return the tool that reads prompts of servers, and the prompts that match a query, as search results."""
     from mcpagent.search.signature import first_sentences
 
     readers = [tool for tool in session.known.values() if tool.leads_to]
@@ -250,7 +253,7 @@ async def _prompts(
             continue
         prompt = match.tool
         name = prompt.name
-        if session.options.load == "search":  # there is no add_tool
+        if session.options.load == "search":  # there is no `add_tool`
             name = reader.name
         shown.append(
             {
@@ -270,7 +273,7 @@ def loaded_by_search(
 ) -> Sequence[str]:
     """Return the names of the found tools to load: all likely ones, else all possible ones, else the best weak one.
 
-    Tools that are offered already, or that exceed the model's limits, are omitted.
+    Tools that are already offered, or exceed the model's limits, are omitted.
     """
     by_odds: dict[str, list[str]] = {}
     for match in result.matches:
@@ -293,7 +296,7 @@ class SearchCall(NamedTuple):
 
 
 def search_call(session: SessionTools, arguments: dict[str, Any]) -> SearchCall | str:
-    """Return the parsed arguments, tolerating any type from the model; a text is an error message for the model."""
+    """Return the parsed arguments, whatever types the model passed; on failure, an error message for the model."""
     query = _query(arguments)
     if not query:
         return "query is empty; pass a few words or a regex pattern for what you need"
@@ -331,7 +334,7 @@ def search_call(session: SessionTools, arguments: dict[str, Any]) -> SearchCall 
 
 
 def _whole(given: Any, usual: int) -> int | None:
-    """Return a whole number, also from text; `usual` if it is missing, None if it is invalid."""
+    """Return an integer, also from text; `usual` if the value is missing, None if it is invalid."""
     if given is None or given == "":
         return usual
     try:
@@ -343,7 +346,7 @@ def _whole(given: Any, usual: int) -> int | None:
 
 
 def _servers(session: SessionTools) -> list[str]:
-    """Return the servers with tools and the servers that are not connected; an empty search reports the latter."""
+    """Return the servers with tools, and those that are not connected, which an empty search reports."""
     known = {
         tool.definition.server
         for tool in session.known.values()
@@ -360,7 +363,7 @@ def _server_named(session: SessionTools, name: str) -> str | None:
 
 
 async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
-    """Search; if nothing fits well, wait for connecting or changing servers and search again."""
+    """Search; without a good match, wait for servers that are connecting or changing, and search again."""
     before, last = session.listing, asked.offset + asked.limit
     result = await session.search(asked.query, last, asked.server)
     if not result.matches or result.confidence == "low":
@@ -376,7 +379,7 @@ async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
 
 
 def _query(arguments: dict[str, Any]) -> str | list[str]:
-    """Return `query` and `queries`, each a text or a list of texts, as one or several queries; "" if both are empty."""
+    """Return `query` and `queries`, each a text or a list of texts, as one query or a list; "" if both are empty."""
     asked = [
         arguments.get("query") or arguments.get("pattern") or "",
         arguments.get("queries") or "",
@@ -416,7 +419,7 @@ def _search_answer(
 def _advice(
     result: SearchResult, session: SessionTools, *, after: str, offset: int
 ) -> list[str]:
-    """Return notes on a search's results. `after` describes the loaded results; "" if `add_tool` loads them."""
+    """Return notes on the results of a search. `after` is a note about loaded results; "" if they must be added."""
     if offset and not result.matches:
         return [
             f"There are no more: {result.found} match in all."
@@ -455,7 +458,7 @@ def _advice(
 
 
 def _what_to_do(result: SearchResult) -> str:
-    """Return what to do with matches of each of the odds that are shown; "" if all are likely."""
+    """Return advice for each class of odds among the matches; "" if all are likely."""
     shown = {match.odds for match in result.matches}
     if shown == {"likely"}:
         return ""
@@ -472,7 +475,9 @@ def _names_of(result: SearchResult) -> str:
 
 
 def servers_down(session: SessionTools) -> str:
-    """Describe the servers that are not connected, with the reason, and the connecting ones, or ""."""
+    """Return a note about servers that are not connected, with the reason, or still connecting; "" if all are
+    connected.
+    """
     connecting = session.listing.connecting
     down = [
         f"{server} ({safe_line(reason, 120)})"
@@ -485,7 +490,9 @@ def servers_down(session: SessionTools) -> str:
 
 
 def _connecting(session: SessionTools, *, is_sure: bool = False) -> str:
-    """Name the connecting servers that may have the wanted tool; add an instruction unless the result is sure."""
+    """Return a note about connecting servers that may have the wanted tool; with an instruction unless the result is
+    certain.
+    """
     servers = [
         f"{safe_line(server, 64)} (it is still connecting)"
         for server in session.listing.connecting
@@ -534,7 +541,9 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
 
 
 def _names(arguments: dict[str, Any]) -> list[str] | str:
-    """Return the names from the array, a bare string or the older `tool_name`; a text is an error message."""
+    """Return the names from a list, a single string or the older `tool_name`; on failure, an error message for the
+    model.
+    """
     asked = arguments.get(
         "tool_names", arguments.get("tool_name", arguments.get("names"))
     )
@@ -573,7 +582,7 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
 async def _added(
     session: SessionTools, asked: Sequence[str], outcome: AddOutcome
 ) -> ToolOutput:
-    """Return the result that adds these tools, with the instructions of skills and prompts among them."""
+    """Return a result that adds these tools, with the instructions of skills and prompts among them."""
     error: ToolErrorKind | None = (
         None if outcome.added or outcome.already else "unknown_tool"
     )
@@ -597,7 +606,9 @@ async def _added(
 def _prompts_named(
     session: SessionTools, names: Iterable[str]
 ) -> dict[str, tuple[Tool, ToolDefinition]]:
-    """Return the prompts of servers with these names, each with the tool that reads it. No tool has a name with "/"."""
+    """Return the prompts of servers with these names, each with the tool that reads it. Names with "/" are never
+    tools.
+    """
     wanted = {name for name in names if session.find(name) is None}
     return {
         prompt.name: (reader, prompt)
@@ -610,7 +621,9 @@ def _prompts_named(
 async def _prompt_text(
     session: SessionTools, reader: Tool, prompt: ToolDefinition
 ) -> ToolOutput:
-    """Return a prompt as instructions; how to read it if it has arguments, is too long, or the rules ask about it."""
+    """Return a prompt's text as instructions. If it has arguments, is too long, or needs approval, return how to read
+    it.
+    """
     call = prompt_call(prompt)
     known = ToolOutput.of_text(
         f"Read the prompt {spelled(prompt.name)} with {reader.name}({json.dumps(call, ensure_ascii=False)}).",
@@ -634,7 +647,7 @@ async def _prompt_text(
 
 
 def prompt_call(prompt: ToolDefinition) -> dict[str, Any]:
-    """Return the arguments of the call that reads a prompt, with "..." for each value."""
+    """Return the arguments for reading a prompt, with "..." as the value of each of the prompt's arguments."""
     values = dict.fromkeys(prompt.parameters["properties"], "...")
     call: dict[str, Any] = {"server": prompt.server, "name": prompt.original_name}
     if values:
@@ -645,7 +658,7 @@ def prompt_call(prompt: ToolDefinition) -> dict[str, Any]:
 async def _instructions(
     session: SessionTools, names: Sequence[str]
 ) -> list[ToolOutput]:
-    """Return the instructions of the added skills. One that the rules ask about or deny waits for its own call."""
+    """Return the instructions of the added skills, except those that need approval or are denied."""
     skills = [
         tool
         for name in names
@@ -655,10 +668,12 @@ async def _instructions(
 
 
 async def _outcome_for(session: SessionTools, asked: Sequence[str]) -> AddOutcome | str:
-    """Return the outcome of adding tools by name, and for prompts of servers the tools that read them."""
+    """Return the outcome of adding tools by name; for a prompt, of the tool that reads it. On failure, an error
+    message.
+    """
     prompts = _prompts_named(session, asked)
     names = [prompts[name][0].name if name in prompts else name for name in asked]
-    # In a thread: near names may need all to be indexed first.
+    # In a thread, because similar names may require indexing all tools first.
     return await asyncio.to_thread(_outcome, session, list(dict.fromkeys(names)))
 
 
@@ -676,9 +691,9 @@ def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
 
 
 def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | str:
-    """Return the names, with each pattern replaced by its matching tools; an error text if there are too many.
+    """Return the names, with each pattern replaced by its matching tools; an error message if there are too many.
 
-    With too many, none is added: mcpagent cannot know which ones the model meant.
+    In that case no tool is added, because it is unclear which ones the model meant.
     """
     found: dict[str, None] = {}
     for name in names:

@@ -1,8 +1,9 @@
-"""The tools of one session: the part of the agent's catalogue that it is offered, and the part it has to search for.
+"""The tools of one session: the part of the agent's catalogue that it is offered, and the part that it has to search
+for.
 
-A *deferred* tool is known and hidden; a *discovered* one was added and is offered; a *pre-discovered* one (`pinned` in
-this module) is offered from the first request on. Discovery is not stored here: it is a fold over the conversation, by
-the tools' keys.
+A *deferred* tool is known but hidden; a *discovered* one was added and is offered; a *pre-discovered* one (`pinned` in
+this module) is offered from the first request on. Discovery is not stored here: it is computed from the conversation,
+by the tools' keys.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ if TYPE_CHECKING:
 MAX_LEFT_OUT_NAMES = 50
 
 VIRTUAL_TOKENS = 100
-"""Upper bound of the size of a virtual tool's definition in tokens, before it exists."""
+"""Upper bound for the tokens of a virtual tool's definition, before the definition exists."""
 
 
 async def _nothing() -> None:
-    """Do nothing; the default of `settle`, for tools without servers."""
+    """Do nothing: the default of `settle`, for tools without servers."""
 
 
 class Category(NamedTuple):
-    """A server or custom category of searchable tools, with its description."""
+    """A server or custom category with searchable tools: its name, its description, and the number of tools."""
 
     name: str
     description: str
@@ -66,7 +67,7 @@ class Category(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddOutcome:
-    """The outcome of adding tools by name; `not_found` maps each unknown name to similar ones."""
+    """The outcome of adding tools by name; `not_found` maps each unknown name to similar names."""
 
     added: tuple[str, ...] = ()
     already: tuple[str, ...] = ()
@@ -79,8 +80,8 @@ class AddOutcome:
 class ToolsUpdate:
     """The changes of the known tools, by offered name; `changed` tools are offered and have a new definition.
 
-    `at_once` are offered from now on without a request: new tools that are pinned or never hidden (all tools, without
-    search), as many as fit the model; and tools that the conversation was offered before they disappeared.
+    `at_once` are offered from now on without being requested: new tools that are pinned or never hidden, as many as fit
+    the model; and tools that the conversation was offered before they became unavailable.
     """
 
     new: tuple[str, ...] = ()
@@ -92,16 +93,19 @@ class ToolsUpdate:
 class SessionTools:
     """The tools of a catalogue that one conversation can use.
 
-    `pinned` names (any form) and patterns are offered from the start; with `search` off, all that are known then. Later
-    tools are offered when the history adds them. `after` is the previous value of the same conversation: tools that it
-    left to the provider stay so. `search_cost` returns the cost of a search with the model, in cached input tokens,
-    when "auto" needs it, and `limits` the limits of the model; `too_many` reports if these are why tools are hidden.
-    `settle` waits a bounded time for servers that are connecting, and their tools are known then. `instructs` returns
-    whether the rules let `add_tool` return the instructions of such a call. `virtual` tools are
-    the runtime's own, offered first; those in `later` are offered once the history has added them, and the tool budget
-    never drops them. `told_unchecked` has the tools announced as unchecked: their arguments are not validated.
-    With `has_programs` (code mode), `allowed_callers` of a tool count. `searching`, and the names of known tools, never
-    change once the conversation has begun.
+    - `pinned`: names (in any form) and patterns of tools that are offered from the start; without `search`, all tools
+      are.
+    - `after`: the previous value of the same conversation; tools that the provider can search stay so.
+    - `search_cost`, `limits`: return the cost of a search in cached input tokens, and the limits of the model.
+      `too_many` is the reason if tools are hidden because of these.
+    - `settle`: waits a bounded time for servers that are connecting.
+    - `instructs`: returns whether the rules let `add_tool` return the instructions of such a call.
+    - `virtual`: the runtime's own tools, which are offered first. `later`: those of them that are offered once the
+      history has added them; the tool budget never drops them.
+    - `told_unchecked`: tools that were announced as unchecked, because their arguments cannot be validated.
+    - `has_programs`: code mode is on, so `allowed_callers` of a tool count.
+
+    `searching` and the names of known tools never change after the conversation has begun.
     """
 
     def __init__(
@@ -140,13 +144,13 @@ class SessionTools:
         self.virtual: tuple[Tool, ...] = ()
         self.later: Mapping[str, Tool] = {}
         self.how_to_call: Callable[[str], str] | None = None
-        """How a program calls a tool, where programs do and the model does not."""
+        """In code mode, returns how a program calls a tool with this name; None if the model calls tools itself."""
         self.still_there: Callable[[], str] = str
-        """What is told of searches and programs that the model does not see any more."""
+        """Returns a note about earlier searches and programs that the model no longer sees."""
         self.begin(catalog)
 
     def begin(self, catalog: Catalog) -> None:
-        """Decide which tools are pinned and hidden, by the current tools; only before the conversation begins."""
+        """Decide which tools are pinned and hidden, from the current tools; only before the conversation begins."""
         self.catalog = catalog
         self.listing: Listing = catalog.listing
         self._about = dict(self._told_about)
@@ -179,7 +183,7 @@ class SessionTools:
         self._last = None
 
     def _pinned_by(self, asked: str) -> list[str]:
-        """Return the known tools that a name or a pattern of `pre_discovered_tools` means."""
+        """Return the names of known tools that a name or pattern in `pre_discovered_tools` matches."""
         resolved = self._naming.resolver.resolve(asked)
         if resolved is not None and not looks_like_pattern(asked):
             return [resolved]
@@ -187,16 +191,16 @@ class SessionTools:
             return [asked]
         return names_by_pattern(self._naming.plain(), asked)
 
-    # -- names --------------------------------------------------------------------------------------------------------
+    # -- Names ---------------------------------------------------------------------------------------------------------
 
     @property
     def known(self) -> Mapping[str, Tool]:
-        """Every tool by its name in this conversation."""
+        """Every known tool by its name in this conversation."""
         return self._naming.known
 
     @property
     def names(self) -> Mapping[ToolKey, str]:
-        """The names given so far, by key; those too of tools that are gone for now."""
+        """All names given so far by key, including those of temporarily missing tools."""
         return self._naming.names
 
     @property
@@ -205,7 +209,9 @@ class SessionTools:
         return self.listing.unavailable
 
     def _named(self, order: Iterable[str]) -> NameTable:
-        """Return the catalogue's names, unless the history has others: known names keep their meaning there."""
+        """Return the catalogue's table of names, or one of the conversation's own if its history has different
+        names.
+        """
         shared, meant = self._shared, self.conversation.discovery.keys
         theirs = {key: name for name, key in meant.items() if shared.has(key)}
         lost = meant.keys() - theirs.values()
@@ -226,7 +232,7 @@ class SessionTools:
         return NameTable.of(tools, {**sticky, **new}, listed, order)
 
     def refresh(self) -> ToolsUpdate | None:
-        """Adopt the current catalogue; return None if nothing changed. The caller announces it in the conversation."""
+        """Adopt the current catalogue and return the changes, for the caller to announce; None if nothing changed."""
         if self.catalog.listing is self.listing:
             return None
         self.listing, room = self.catalog.listing, self.room()
@@ -237,7 +243,7 @@ class SessionTools:
         )
         self._naming = self._named(before)
         after = self._naming.known
-        if self._naming.names is named:  # the same definitions by the same names
+        if self._naming.names is named:  # the same definitions under the same names
             return ToolsUpdate()
         discovery = self.conversation.discovery
         new = tuple(name for name in after if name not in before)
@@ -266,7 +272,7 @@ class SessionTools:
             new, tuple(name for name in before if name not in after), offered, at_once
         )
 
-    # -- what is offered ----------------------------------------------------------------------------------------------
+    # -- Offered tools -------------------------------------------------------------------------------------------------
 
     @property
     def deferred(self) -> dict[str, Tool]:
@@ -288,7 +294,9 @@ class SessionTools:
         return 0
 
     def offer(self) -> list[Tool]:
-        """Return the tools of the next request: virtual tools, pinned ones by name, discovered ones by time."""
+        """Return the tools of the next request: virtual tools, pinned ones by name, discovered ones in order of
+        discovery.
+        """
         known, later = self._naming.known, self.later
         offered = list(self.virtual)
         for name in self._offered(self.conversation.discovery):
@@ -296,9 +304,10 @@ class SessionTools:
         return offered
 
     def _offered(self, discovery: Discovery) -> Collection[str]:
-        """Return the offered names by the history: pinned tools, and as many of the latest discovered ones as fit.
+        """Return the offered names according to the history: pinned tools, and as many of the latest discovered ones as
+        fit.
 
-        Withdrawn tools are still part of the requests and use their space there.
+        Removed tools are still part of the requests, and so count for the budget.
         """
         known = self._naming.known
         stands_on = (discovery, known, self.virtual, self.later)
@@ -323,7 +332,7 @@ class SessionTools:
         room = self._room.beside(
             self._sizes([*(tool.name for tool in self.virtual), *later, *withdrawn])
         )
-        # The tools offered from the start may already fill the model's budget.
+        # The tools offered from the start may already exceed the model's budget.
         if later:
             pinned = pinned[: room.fitting(self._sizes(pinned))]
         room = room.beside(self._sizes(pinned))
@@ -344,7 +353,7 @@ class SessionTools:
         return ToolBudget()
 
     def _sizes(self, names: Iterable[str]) -> Iterator[int]:
-        """Estimated tokens of the definitions under these names; 0 for one that is gone."""
+        """Yield the estimated tokens of the definitions with these names; 0 for missing tools."""
         here = {tool.name: tool for tool in self.virtual} | {**self.later}
         return (
             self.catalog.tokens(tool)
@@ -354,7 +363,7 @@ class SessionTools:
         )
 
     def left_out(self) -> str:
-        """Return a note for the model that some tools found in the history do not fit it; "" if all do."""
+        """Return a note for the model that some tools found in the history do not fit its limits; "" if all do."""
         discovery = self.conversation.discovery
         offered = set(self._offered(discovery))
         names = [
@@ -375,7 +384,7 @@ class SessionTools:
 
     @property
     def misfits(self) -> list[str]:
-        """Return warnings that the initially offered tools exceed the model's limits, with the consequence."""
+        """Return warnings if the initially offered tools exceed the model's limits, with the consequence."""
         lines = []
         if self.too_many and self.options.enabled == "marked":
             lines = [f"{self.too_many}; tool search is on"]
@@ -392,12 +401,12 @@ class SessionTools:
         return lines
 
     def _offered_count(self) -> int:
-        """Return the number of known tools in the next request."""
+        """Return the number of catalogue tools in the next request."""
         names = self._offered(self.conversation.discovery)
         return len(names) - sum(name in names for name in self.later)
 
     def is_direct(self, tool: Tool) -> bool:
-        """Return whether the model may call the tool itself, outside of programs."""
+        """Return whether the model itself may call the tool, not only its programs."""
         return not self.has_programs or "direct" in tool.allowed_callers
 
     def _may_offer(self, name: str) -> bool:
@@ -418,16 +427,16 @@ class SessionTools:
         return False
 
     def is_offered(self, name: str) -> bool:
-        """Return whether the next request offers the tool of this name."""
+        """Return whether the next request offers a tool with this name."""
         return any(tool.name == name for tool in self.virtual) or name in self._offered(
             self.conversation.discovery
         )
 
     def left_to_provider(self) -> tuple[ToolDefinition, ...]:
-        """Return the tools that the provider may search in the next request; empty if `search_tools` searches.
+        """Return the tools that the provider may search in the next request; () if `search_tools` searches.
 
         The set only grows, and no definition changes, because a request must not rewrite an earlier one. A lost or
-        changed tool stays in it as first given, until the provider finds it (`outdated`) or the model calls it.
+        changed tool keeps its first definition until the provider finds it (`outdated`) or the model calls it.
         """
         if not self.provider_searches:
             return ()
@@ -437,7 +446,7 @@ class SessionTools:
         return tuple(self._left_to_provider.values())
 
     def joining_provider_search(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the names among these that the provider has not received yet, and will receive."""
+        """Return those of the names that the provider has not received yet, and will receive for its search."""
         if not self.provider_searches:
             return ()
         hidden = (
@@ -446,7 +455,7 @@ class SessionTools:
         return tuple(name for name in names if name in hidden)
 
     def outdated(self, sent: Iterable[ToolDefinition]) -> ToolsChanged | None:
-        """Return the changes of these tools since the model received them; None if they are the same."""
+        """Return how these tools have changed since the model received them; None if they have not."""
         now = {tool.name: self.known.get(tool.name) for tool in sent}
         changed = [
             tool.name
@@ -460,12 +469,12 @@ class SessionTools:
 
     @property
     def provider_searches(self) -> bool:
-        """True if the model's provider searches, rather than `search_tools`."""
+        """Return whether the model's provider searches, not `search_tools`."""
         return self.options.execution == "provider"
 
     @property
     def provider_strategy(self) -> Literal["auto", "bm25", "regex"]:
-        """The ranking to request from a provider's own search."""
+        """The ranking to request for a provider's own search."""
         match self.options.strategy:
             case "bm25" | "regex" as strategy:
                 return strategy
@@ -474,7 +483,7 @@ class SessionTools:
 
     @property
     def prefetches(self) -> int:
-        """Maximum number of tools that a prompt's own words load before the first request."""
+        """Maximum number of tools that a prompt's own words load before the first request; 0: none."""
         if not self.searching or self.provider_searches:
             return 0
         if self.options.prefetch is not None or self.options.enabled != "auto":
@@ -485,10 +494,12 @@ class SessionTools:
 
     @property
     def may_join(self) -> bool:
-        """True if the model can receive a tool between two turns; otherwise a tool is shown, and runs when called."""
+        """Return whether the model can receive a tool between two turns. If not, a tool is only shown, and runs when
+        called.
+        """
         return self._fits.joining
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- Searching and adding ------------------------------------------------------------------------------------------
 
     async def search(
         self,
@@ -498,7 +509,9 @@ class SessionTools:
         *,
         is_prompt: bool = False,
     ) -> SearchResult:
-        """Search the catalogue's index and return matches by the names of this conversation; see `ToolIndex.find`."""
+        """Search the catalogue's index, and return matches under the names of this conversation; see
+        `ToolIndex.find`.
+        """
         result = await self.catalog.index.find(
             query, limit, server=server, is_prompt=is_prompt
         )
@@ -524,7 +537,7 @@ class SessionTools:
         return {shared: name for shared, name in both if name in known}
 
     def how_to_load(self, name: str) -> str:
-        """Return a sentence on how the model can load a tool that it does not have."""
+        """Return a sentence about how the model can load a tool that it does not have."""
         if self.how_to_call is not None:
             return self.how_to_call(name)
         if not self.searching:
@@ -536,7 +549,9 @@ class SessionTools:
         return f'Call add_tool(tool_names=["{name}"]) first.'
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool a model or a person means by this name, in any form that means exactly one."""
+        """Return the tool that a model or a person means by this name, in any form that matches exactly one; else
+        None.
+        """
         for tool in self.virtual:
             if tool.definition.name == name:
                 return tool
@@ -547,11 +562,13 @@ class SessionTools:
             return known[name]
         lost = self.conversation.discovery.keys.keys() - known.keys()
         if name_key(name) in map(name_key, lost):
-            return None  # the history's own name for a tool that is not there: no other one may pass for it
+            return None  # the history has this name for a missing tool, so no other tool may be called under it
         return known.get(self._naming.resolver.resolve(name) or "")
 
     def lost_source(self, name: str) -> str | None:
-        """Return the ID of the source that had the tool of this offered name earlier in the conversation."""
+        """Return the ID of the source that had a tool with this offered name earlier in the conversation; None if none
+        did.
+        """
         keys = {given: key for key, given in self.names.items()} | dict(
             self.conversation.discovery.keys
         )
@@ -563,7 +580,7 @@ class SessionTools:
         return None
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
-        """Return offered names similar to this one, for "did you mean"."""
+        """Return offered names similar to this one, for a suggestion ("did you mean")."""
         if meant := self._naming.resolver.candidates(name):
             return meant[:limit]
         near = self.catalog.index.names_near(name, limit)
@@ -573,7 +590,7 @@ class SessionTools:
         return tuple(own[found] for found in near if found in own)
 
     def add(self, names: Iterable[str]) -> AddOutcome:
-        """Return the outcome of adding these tools by name; changes nothing."""
+        """Return the outcome of adding these tools by name, without changing anything."""
         added: dict[str, None] = {}
         already: dict[str, None] = {}
         not_found: dict[str, tuple[str, ...]] = {}
@@ -592,7 +609,7 @@ class SessionTools:
         return tuple(self.known[name].definition for name in names)
 
     def tokens(self, names: Iterable[str]) -> int:
-        """Estimated tokens of these tools' definitions; virtual tools count too."""
+        """Return the estimated tokens of these tools' definitions, including virtual tools."""
         tokens = 0
         for name in names:
             tool = self.find(name)
@@ -601,7 +618,7 @@ class SessionTools:
         return tokens
 
     def categories(self) -> list[Category]:
-        """Return the searchable categories, one entry per server or custom category, sorted by name."""
+        """Return the servers and custom categories with searchable tools, sorted by name."""
         if not self.searching:
             return []
         offered = Counter(
@@ -620,7 +637,7 @@ class SessionTools:
     def about(self, category: str) -> str:
         """Return the purpose of a server or custom category, which stays the same for the whole conversation.
 
-        These are the configured words or the server's own, else the most characteristic ones of its tools.
+        This is the configured description or the server's own, else the most characteristic words of its tools.
         """
         if not self._about.get(category):
             self._about[category] = self.listing.descriptions.get(
@@ -629,18 +646,18 @@ class SessionTools:
         return self._about[category]
 
     def told_of_servers(self) -> Mapping[str, str]:
-        """Return the conversation's description of each connected server, in the form that a session stores."""
+        """Return the description of each connected server in this conversation, for storing with the session."""
         servers = self.listing.descriptions
         if self.searching:
             return {name: self.about(name) for name in servers}
         return servers
 
-    # -- deciding, once -----------------------------------------------------------------------------------------------
+    # -- Decisions at the start, and budget ----------------------------------------------------------------------------
 
     def _decide(self, enabled: bool | Literal["auto", "marked"]) -> bool:
-        """Return whether to hide all tools that are not eager, rather than only the marked ones.
+        """Return whether to hide all tools that are not eager, not only the marked ones.
 
-        Raises `ConfigError` if all are to be offered and the model accepts fewer.
+        Raises `ConfigError` if all tools are to be offered but the model accepts fewer.
         """
         self.too_many = ""
         if enabled is True:
@@ -655,7 +672,7 @@ class SessionTools:
         )
 
     def _misfit(self) -> str:
-        """Return the reason why the initially offered tools exceed the model's limits; "" if they do not."""
+        """Return why the initially offered tools exceed the model's limits; "" if they do not."""
         shown = [
             tool
             for tool in self.known.values()
@@ -666,7 +683,7 @@ class SessionTools:
         return ""
 
     def _too_many(self, sizes: Sequence[int]) -> str:
-        """Return the reason why tools of these sizes in tokens exceed the model's limits; "" if they do not."""
+        """Return why tools of these sizes in tokens exceed the model's limits; "" if they do not."""
         room, window = ToolBudget.of(self._fits, sum(sizes)), self._fits.window_tokens
         if room.fitting(sizes) == len(sizes):
             return ""
@@ -676,7 +693,7 @@ class SessionTools:
         return f"{len(sizes)} tools take {sum(sizes):,} tokens, {half}"
 
     def room(self, wanted: Iterable[str] = ()) -> ToolBudget:
-        """Return the remaining tool budget of the model, if the `wanted` tools are to be offered as well."""
+        """Return the model's remaining tool budget, after the offered tools and the `wanted` ones."""
         discovery = self.conversation.discovery
         offered = self._offered(discovery)
         withdrawn = discovery.removed.difference(wanted, offered)
@@ -686,7 +703,7 @@ class SessionTools:
     def fitting(
         self, names: Sequence[str], wanted: Iterable[str] = ()
     ) -> Sequence[str]:
-        """Return the leading names among these tools that fit in addition to the offered ones; see `room`."""
+        """Return the first names in the sequence that fit in addition to the offered and `wanted` tools."""
         return names[: self.room(wanted).fitting(self._sizes(names))]
 
     def loading(self, tool: Tool) -> ToolsChanged | ToolsShown:
@@ -698,9 +715,9 @@ class SessionTools:
     def _fitting_pins(
         self, wanted: Sequence[str], asked: Sequence[str]
     ) -> frozenset[str]:
-        """Return the pins that fit: the requested ones first, and few enough that search results still fit.
+        """Return the pinned tools that fit: requested ones first, and few enough to leave space for search results.
 
-        Without a search, return the first ones that fit in addition to the withdrawn tools.
+        Without search, return the first ones that fit in addition to the removed tools.
         """
         if not self.searching:
             discovery = self.conversation.discovery
@@ -725,7 +742,7 @@ class SessionTools:
 
     @property
     def search_begins_at(self) -> int:
-        """The tokens of definitions above which "auto" searches."""
+        """Number of definition tokens above which "auto" searches."""
         if self.options.auto_tokens is not None:
             return self.options.auto_tokens
         each = self.catalog.total_tokens() / max(len(self.known), 1)
@@ -742,7 +759,7 @@ class SessionTools:
         )
         if (
             not least < tokens <= most
-        ):  # the same at any price: the table need not be loaded
+        ):  # the result is the same at any price, so the price table need not be loaded
             return tokens > most
         return tokens > paying_tokens(self._search_cost(), each, load=load)
 
@@ -751,13 +768,13 @@ class SessionTools:
             return False
         if self._room.fitting(self._sizes(pinned)) < len(pinned):
             return True
-        # With no tool known yet, the servers may be slow or broken; a search then reports which.
+        # If no tool is known yet, servers may be slow or have failed; a search then reports them.
         maybe_later = expects_deferred or (
             self._hides_all and bool(self.unavailable or not self.known)
         )
         if (
             self.provider_searches
-        ):  # a provider's search tool without a tool to find is refused
+        ):  # providers refuse a search tool without any tool to find
             return maybe_later or len(pinned) < len(self.known)
         return maybe_later or any(
             self._is_deferrable(tool) for tool in self.known.values()

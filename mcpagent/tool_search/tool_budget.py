@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from mcpagent.models.base import ToolLimits
 
 MOST_OF_WINDOW = 0.5
-"""The share of a model's window that definitions may take: the conversation needs the rest."""
+"""Maximum share of a model's window for definitions; the conversation needs the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolBudget:
-    """A tool budget: the number of further tools and their estimated tokens that a model accepts. None: unlimited."""
+    """The number of further tools, and of their estimated tokens, that a model accepts. None: unlimited."""
 
     tools: int | None = None
     tokens: int | None = None
 
     @classmethod
     def of(cls, limits: ToolLimits, known_tokens: int) -> ToolBudget:
-        """Return the whole budget; it limits tokens only if the tokens of all known tools could exceed it."""
+        """Return the whole budget. Tokens are limited only if all known tools together could exceed it."""
         window = limits.window_tokens
         tokens = None
         if window is not None:
@@ -32,11 +32,11 @@ class ToolBudget:
 
     @property
     def is_endless(self) -> bool:
-        """True if neither tools nor tokens are limited."""
+        """Return whether neither tools nor tokens are limited."""
         return self.tools is None and self.tokens is None
 
     def beside(self, tokens: Iterable[int]) -> ToolBudget:
-        """Return the remaining budget after tools of these sizes."""
+        """Return the remaining budget after tools with these numbers of tokens."""
         if self.is_endless:
             return self
         taken = list(tokens)
@@ -47,7 +47,7 @@ class ToolBudget:
         )
 
     def fitting(self, tokens: Iterable[int]) -> int:
-        """Return how many of these tools fit, counted from the first one."""
+        """Return how many of the tools fit, counted from the first one; `tokens` has the size of each."""
         fitting, left = 0, self.tokens
         for size in tokens:
             if fitting == self.tools or (left is not None and size > left):
@@ -60,7 +60,7 @@ class ToolBudget:
         return fitting
 
     def words(self) -> str:
-        """Return the budget as part of a sentence; "" if it is unlimited."""
+        """Return the budget as a phrase; "" if it is unlimited."""
         parts: list[str] = []
         if self.tools is not None:
             parts += [f"{self.tools} tools"]

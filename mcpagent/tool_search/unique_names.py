@@ -1,7 +1,7 @@
 """Compute the offered names of tools: legal, unique, and independent of the order in which servers connect.
 
-A tool is identified by its key, and its toolset lists it under a name. It is offered under that name if no other tool
-has it, else as `source__tool`, else with a hash. Calls are resolved through the map, never by splitting a name.
+A key identifies a tool, and its toolset lists it under a name. It is offered under that name if no other tool has it,
+else as `source__tool`, else with a hash. Calls are resolved through a map, never by splitting a name.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _SHOWN_MEMBERS = 10
 
 
 def legal_name(text: str) -> str:
-    """Return the text with every character outside `[a-zA-Z0-9_-]` as `_`; may still be empty or too long.
+    """Return the text with every character outside `[a-zA-Z0-9_-]` replaced by `_`; it may be empty or too long.
 
-    Of one that is too long the beginning, and it stays too long.
+    A text that is too long is cut, but still too long.
     """
     return _ILLEGAL.sub("_", text[: MAX_NAME_LENGTH + 1])
 
 
 def expect_legal_name(name: str) -> None:
-    """Raise `ConfigError` unless a tool can be offered under this very name."""
+    """Raise `ConfigError` unless this is a legal name for an offered tool."""
     if legal_name(name) != name or not 0 < len(name) <= MAX_NAME_LENGTH:
         raise ConfigError(
             f'tool "{name}": a name has 1 to {MAX_NAME_LENGTH} letters, digits, _ or -; pass name='
@@ -63,12 +63,12 @@ def offered_names(
     sticky: Mapping[ToolKey, str] | None = None,
     reserved: Collection[str] = frozenset(),
 ) -> Mapping[ToolKey, str]:
-    """Map every key to a name matching `^[a-zA-Z0-9_-]{1,64}$`; injective and independent of the order of the keys.
+    """Return a unique name for every key, which matches `^[a-zA-Z0-9_-]{1,64}$` and does not depend on the order of the
+    keys.
 
-    `listed` has the name under which the toolset of each tool lists it. `sticky` has the names of earlier turns: they
-    stay, and newcomers that would share a plain name get the longer form. No tool gets a name in `reserved`. If every
-    tool keeps its listed name, the result is `listed` itself: a catalogue serves many sessions, and each copy takes 37
-    kB for 1,200 tools.
+    `listed` has the name under which each tool is listed. `sticky` has names of earlier turns: they stay, and new tools
+    with the same plain name get the longer form. No tool gets a name in `reserved`. If every tool keeps its listed
+    name, the result is `listed` itself: a catalogue serves many sessions, and a copy takes 37 kB for 1,200 tools.
     """
     sticky = sticky or {}
     plain = set(listed.values())
@@ -117,7 +117,7 @@ def offered_names(
 def collision_warnings(
     names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str]
 ) -> list[str]:
-    """Return one line per group of tools with the same `source__tool` form, which therefore got a hash."""
+    """Return a warning for each group of tools with the same `source__tool` form, whose names therefore have a hash."""
     groups: dict[str, list[ToolKey]] = defaultdict(list)
     for key, plain in listed.items():
         form = _prefixed(key, plain)
@@ -143,11 +143,11 @@ def collision_warnings(
 
 
 class NameMap:
-    """Resolve a name from a model or a user to the offered name.
+    """Resolves a name from a model or a user to the offered name.
 
-    Built from the offered and the `listed` name of each tool. `offered` has the same offered names, for callers that
-    have them already. An exact offered name always wins, then the forms `tool`, `source__tool`, `source.tool` in any
-    case and separator style, if they match exactly one tool.
+    It uses the offered and the `listed` name of each tool. `offered` is the set of offered names, for callers that
+    already have it. An exact offered name always wins; then the forms `tool`, `source__tool` and `source.tool`, in any
+    case and with any separators, if they match exactly one tool.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class NameMap:
         return forms
 
     def resolve(self, name: str) -> str | None:
-        """Return the only matching offered name; None without a match or with several."""
+        """Return the only offered name that matches; None without a match or with several."""
         if name in self._offered:
             return name
         meant = self.candidates(name)
@@ -185,7 +185,7 @@ class NameMap:
         return None
 
     def candidates(self, name: str) -> tuple[str, ...]:
-        """Return all offered names that match the form, sorted."""
+        """Return all offered names that match in any form, sorted."""
         form = name_key(name)
         if form:
             return tuple(sorted(self._forms.get(form, ())))

@@ -1,4 +1,4 @@
-"""Record tool use for learning, if it is enabled: the found tools that a run added and called."""
+"""Record the use of tools for learning, if that is enabled: found tools that a run added and called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcpagent.values.events import Emit, Notice
 def note_uses(
     conversation: Conversation, earlier: int, search: ToolSearch, emit: Emit
 ) -> None:
-    """Record the uses in the messages after the first `earlier` ones. A failed write only emits a notice."""
+    """Record the uses of tools in the messages after the first `earlier` ones. A failed write only emits a notice."""
     if search.history is None:
         return
     import sqlite3

@@ -1,4 +1,6 @@
-"""Offer an agent as a tool of another agent: its definition for the model, and its start and end with the caller."""
+"""Offer an agent as a tool of another agent: its definition for the model, and its start and end together with the
+caller.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Startable(Protocol):
 
     @property
     def is_started(self) -> bool:
-        """True if it is started."""
+        """Return whether it is started."""
         ...
 
     async def __aenter__(self) -> Any: ...
@@ -68,7 +70,7 @@ def agent_tool(
 
 
 def agent_behind(tool: Tool) -> Startable | None:
-    """Return the agent that a call of the tool asks; None for other tools."""
+    """Return the agent that a call of this tool runs; None for other tools."""
     if isinstance(tool.lifetime, _StartedOnce):
         return tool.lifetime.agent
     return None
@@ -76,7 +78,7 @@ def agent_behind(tool: Tool) -> Startable | None:
 
 @dataclass(slots=True)
 class _StartedOnce:
-    """Starts the agent if it is not started, and closes it only then."""
+    """Starts the agent if it is not started yet, and in that case also closes it."""
 
     agent: Startable
     starts: list[bool] = field(default_factory=list[bool], compare=False)

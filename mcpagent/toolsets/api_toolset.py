@@ -36,10 +36,10 @@ def openapi_toolset(
     Args:
         source: The path or URL of an OpenAPI 3.x or Swagger 2.0 document, in JSON or YAML, or the document itself.
         base_url: The address of the API; by default the one in the document. Requests go only to its origin.
-        auth: A key or token, a pair of user and password, these by security scheme of the document or by a further
-            origin that requests may go to, or a sign-in.
+        auth: A key or token; a pair of user and password; a mapping from security schemes of the document, or from
+            further origins that requests may go to, to these; or a sign-in.
         only: Globs of the operations to use, by name; by default all.
-        name: The name of the server; by default made of the title, the host or the file name.
+        name: The name of the server; by default made from the title, the host or the file name.
         options: Further fields of `McpServer`, such as `approval` or `defer_loading`.
 
     Raises `ConfigError` for arguments that no server can have. A document that cannot be used is reported when the

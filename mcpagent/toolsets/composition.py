@@ -1,7 +1,7 @@
-"""Toolsets made of toolsets: prefixed, renamed, filtered and so on, each time the inner ones are listed.
+"""Toolsets made from toolsets: prefixed, renamed, filtered and so on, each time the inner toolsets are listed.
 
-Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `CombinedSources`. A
-`CombinedSources` enters its sources in order and exits them in reverse.
+Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `CombinedSources`,
+which enters its sources in order and exits them in reverse.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ ToolSource: TypeAlias = Toolset | ServerConfig | Sequence[FunctionLike | Tool]
 Around: TypeAlias = Callable[
     [ToolDefinition, dict[str, Any], Run], Awaitable[ToolOutput]
 ]
-"""Code around each call: it gets the definition, the arguments and the function to call with them, and returns the
-output."""
+"""A function that surrounds each call: it receives the definition, the arguments and the function that runs the tool,
+and returns the output.
+"""
 
 ToolsChange: TypeAlias = Callable[[list[Tool]], "list[Tool] | Awaitable[list[Tool]]"]
 Filter: TypeAlias = Callable[
@@ -79,16 +80,16 @@ Factory: TypeAlias = Callable[
 
 
 _MOST_MADE = 8
-"""Cached results of `prepared` for one tool, and cached lists of `dynamic`."""
+"""Maximum number of cached results of `prepared` for one tool, and of cached lists of `dynamic`."""
 
 
 class CombinedSources:
-    """Sources listed together, their tools changed by `change`; `label` names it in errors.
+    """Sources whose tools are listed together and transformed by `change`; `label` names it in errors.
 
-    A change that depends on the tools alone (`is_pure`) is repeated only when they differ: toolsets are listed before
-    each request, and unchanged values make that free. `named` are the names that the change is about, `defers` says
-    that it hides tools until they are found. One object may serve many agents at once: it is entered with the first and
-    left with the last agent.
+    `is_pure`: the change depends only on the tools, so it is repeated only if these differ. Toolsets are listed before
+    each request, and this makes unchanged ones free. `named` are the tool names that the change refers to. `defers`: it
+    hides tools until they are found. One object may serve many agents at once: the first agent enters it, the last one
+    exits it.
     """
 
     def __init__(
@@ -113,7 +114,9 @@ class CombinedSources:
         self._exits = AsyncExitStack()
 
     async def tools(self) -> list[Tool]:
-        """Return the changed tools of all sources. Raises `ConfigError` for names that clash or that no tool has."""
+        """Return the transformed tools of all sources. Raises `ConfigError` if two tools clash, or if no tool has a
+        configured name.
+        """
         tools = put_together([await labelled_tools(source) for source in self._sources])
         if self._named is not None:
             self._named.check(tools, self._known_of_sources)
@@ -127,7 +130,7 @@ class CombinedSources:
 
     @property
     def known(self) -> Completeness:
-        """The part of the final tool list that is known now."""
+        """How complete the list of tools is now."""
         if self._is_pure:
             return self._known_of_sources
         return min(self._known_of_sources, Completeness.NOW)
@@ -161,14 +164,14 @@ class CombinedSources:
 
 
 def as_toolset(source: ToolSource) -> Toolset:
-    """Return the source as a toolset. Raises `ConfigError` if it is no source."""
+    """Return the source as a toolset. Raises `ConfigError` if it is not a source of tools."""
     if isinstance(source, ServerConfig):
         return _of_server(source)
     if isinstance(source, list | tuple):
         return FunctionToolset(source)
     lists = callable(
         getattr_static(source, "tools", None)
-    )  # an agent's `tools` are a property
+    )  # an agent also has `tools`, but as a property
     if isinstance(source, type) or not lists or not hasattr(source, "__aenter__"):
         hint = ""
         if hasattr(type(source), "as_tool"):
@@ -208,7 +211,7 @@ def known_of(toolset: Toolset) -> Completeness:
 
 
 def expects_deferred(toolset: Toolset) -> bool:
-    """Return whether the toolset may later list hidden tools, which need tool search."""
+    """Return whether the toolset may later list hidden tools, so that tool search is necessary."""
     return _defers(toolset) and known_of(toolset) is not Completeness.ALL
 
 
@@ -217,7 +220,7 @@ def _defers(toolset: Toolset) -> bool:
 
 
 def toolset_label(toolset: object) -> str:
-    """Return the name of the toolset for an error line."""
+    """Return the name of the toolset in errors."""
     config = getattr(toolset, "config", None)
     if isinstance(config, ServerConfig):
         return f'server "{config.name}"'
@@ -225,7 +228,7 @@ def toolset_label(toolset: object) -> str:
 
 
 async def labelled_tools(toolset: Toolset) -> tuple[str, list[Tool]]:
-    """Return the toolset's present tools with its label. Raises `ConfigError` for values that are no tools."""
+    """Return the label and the current tools of the toolset. Raises `ConfigError` for values that are not tools."""
     label = toolset_label(toolset)
     return label, usable_tools(label, await toolset.tools())
 
@@ -240,7 +243,7 @@ def combined(*sources: ToolSource) -> CombinedSources:
 
 
 def prefixed(source: ToolSource, prefix: str) -> CombinedSources:
-    """Each tool as `prefix_name`."""
+    """Return the source with each tool renamed to `prefix_name`."""
     expect("prefixed", prefix, str, 'a text such as "github"')
 
     def change(tools: list[Tool]) -> list[Tool]:
@@ -250,10 +253,10 @@ def prefixed(source: ToolSource, prefix: str) -> CombinedSources:
 
 
 def renamed(source: ToolSource, names: Mapping[str, str]) -> CombinedSources:
-    """Tools under new names, given as new name -> old name; the others stay. An unknown old name is warned of once.
+    """Return the source with new names for tools, by new name -> old name; other tools keep theirs.
 
-    Two names may be swapped. Raises `ConfigError` for two new names of one tool, and lists none if two tools would have
-    one name.
+    Two names may be swapped. An unknown old name is reported once. Raises `ConfigError` for two new names of one tool.
+    If two tools would get the same name, listing the tools fails.
     """
     expect(
         "renamed", names, Mapping, "new names to old ones as a dict", holds=_are_texts
@@ -305,7 +308,7 @@ class _Asking:
             return self._hidden(definition, error)
 
     def guarded(self, tool: Tool) -> Tool:
-        """Return the tool with a permission check at each call; a call that is not allowed does not run."""
+        """Return the tool with a check of the filter at each call; if the filter refuses, the call does not run."""
 
         async def run(arguments: dict[str, Any]) -> ToolOutput:
             context, definition = run_context(), tool.definition
@@ -329,9 +332,9 @@ class _Asking:
 
 
 def filtered(source: ToolSource, predicate: Filter) -> CombinedSources:
-    """Keep the tools for which `predicate(context, definition)`, sync or async, is true.
+    """Return the source with only the tools for which `predicate(context, definition)`, sync or async, is true.
 
-    The predicate runs before each request to the model and again at each call. An exception hides the tool.
+    The predicate runs before each request to the model, and again at each call. An exception hides the tool.
     """
     expect_function("filtered", predicate, "context", "definition")
     asking = _Asking(predicate)
@@ -344,7 +347,7 @@ def filtered(source: ToolSource, predicate: Filter) -> CombinedSources:
             definition = tool.definition
             answer = asking.about(
                 context, definition
-            )  # a coroutine for each of many tools would take as long again
+            )  # a coroutine for each of many tools would double the time
             if not (
                 answer
                 if isinstance(answer, bool)
@@ -361,12 +364,17 @@ def filtered(source: ToolSource, predicate: Filter) -> CombinedSources:
 
 
 def prepared(source: ToolSource, prepare: Prepare) -> CombinedSources:
-    """Tools whose definitions `prepare(context, definitions)` changes or drops before each request; it adds none."""
+    """Return the source with definitions that `prepare(context, definitions)` changes or removes before each request.
+
+    It cannot add tools.
+    """
     expect_function("prepared", prepare, "context", "definitions")
     made: dict[str, list[tuple[Tool, Tool]]] = {}
 
     def redefined(tool: Tool, definition: ToolDefinition) -> Tool:
-        """Return the tool with this definition; the same object for the same definition, so that caches find it."""
+        """Return the tool with another definition; the same object for the same definition, so that caches recognise
+        it.
+        """
         same = tool.definition
         if definition is same:
             return tool
@@ -374,7 +382,7 @@ def prepared(source: ToolSource, prepare: Prepare) -> CombinedSources:
             same.original_name,
             same.listed,
         ):
-            # The code stays, so the identity does.
+            # The code of the tool is unchanged, so its identity is, too.
             definition = replace(
                 definition, original_name=same.original_name, listed=same.listed
             )
@@ -411,7 +419,9 @@ def prepared(source: ToolSource, prepare: Prepare) -> CombinedSources:
 def approval_required(
     source: ToolSource, predicate: ApprovalPredicate | None = None
 ) -> CombinedSources:
-    """Tools whose calls need approval: all, or those for which `predicate(context, definition, arguments)` holds."""
+    """Return the source with approval required: for all calls, or those for which `predicate(context, definition,
+    arguments)` is true.
+    """
     if predicate is not None:
         expect_function(
             "approval_required", predicate, "context", "definition", "arguments"
@@ -424,9 +434,10 @@ def approval_required(
 def deferred(
     source: ToolSource, names: bool | Collection[str] = True
 ) -> CombinedSources:
-    """Hide tools until the model has found them: all tools, or only the named ones.
+    """Return the source with tools hidden until the model finds them: all tools, or only the named ones.
 
-    A name that no tool has ends the start of an agent, or is a warning if the source lists other tools later on.
+    If no tool has a name in `names`, the agent does not start; if the source may list other tools later, it is only a
+    warning.
     """
     toolset = as_toolset(source)
     place = f"deferred(...) of {toolset_label(toolset)}"
@@ -443,7 +454,7 @@ def deferred(
 def callable_from(
     source: ToolSource, allowed_callers: Sequence[ToolCaller]
 ) -> CombinedSources:
-    """Tools that in code mode only the model may call ("direct"), or only its programs ("code"), or both."""
+    """Return the source with restricted callers in code mode: the model ("direct"), its programs ("code"), or both."""
     expect_callers("callable_from", allowed_callers)
     callers = tuple(allowed_callers)
 
@@ -454,7 +465,9 @@ def callable_from(
 
 
 def wrapped(source: ToolSource, around: Around) -> CombinedSources:
-    """Tools whose calls go through `await around(definition, arguments, run)`, which calls `await run(arguments)`."""
+    """Return the source with calls that run through `await around(definition, arguments, run)`, which calls `await
+    run(arguments)`.
+    """
     expect_function("wrapped", around, "definition", "arguments", "run")
 
     def wrap(tool: Tool) -> Tool:
@@ -488,9 +501,9 @@ def _composed(
 
 
 def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> FunctionToolset:  # noqa: A002
-    """Tools that are known by definition only: the model's calls end the run, and `Agent.resume` takes their results.
+    """Return tools without code: the model's calls end the run, and `Agent.resume` accepts their results.
 
-    `id` identifies them, as a `FunctionToolset` has it.
+    `id` identifies the tools, as in `FunctionToolset`.
     """
     kinds = (Iterable, "a list of ToolDefinition")
     expect(
@@ -515,10 +528,11 @@ async def _never(_arguments: dict[str, Any]) -> ToolOutput:
 
 
 class DynamicToolset(Toolset):
-    """Tools from a factory `factory(context)`, asked once per run, or before each request with `per_step`.
+    """Tools from a factory `factory(context)`, which is called once for each run, or with `per_step` before each
+    request.
 
-    The returned toolset is entered then, and left when the run ends; None means no tools. Between runs there are no
-    tools.
+    The toolset that it returns is entered at once, and exited when the run ends; None means no tools. Outside of a run
+    there are no tools.
     """
 
     def __init__(self, factory: Factory, *, per_step: bool = False) -> None:
@@ -537,7 +551,7 @@ class DynamicToolset(Toolset):
         return Completeness.NOTHING
 
     async def tools(self) -> list[Tool]:
-        """Return the tools of the factory for the current run. Raises `ConfigError` with the error of the factory."""
+        """Return the factory's tools for the current run. Raises `ConfigError` with the error of the factory."""
         context = run_context()
         if not context.run_id:
             return []
@@ -567,7 +581,7 @@ class DynamicToolset(Toolset):
         return toolset
 
     def _of_list(self, source: Sequence[FunctionLike | Tool]) -> Toolset:
-        """Return the cached toolset of the same functions and tools, if there is one, else a new one."""
+        """Return the cached toolset of the same functions and tools, or a new one."""
         for given, toolset in self._lists:
             if len(given) == len(source) and all(map(is_, given, source)):
                 return toolset
@@ -577,7 +591,9 @@ class DynamicToolset(Toolset):
 
 
 def dynamic(factory: Factory, *, per_step: bool = False) -> DynamicToolset:
-    """Tools made for each run (or each request) by `factory(context)`, sync or async."""
+    """Return a toolset whose tools `factory(context)`, sync or async, creates for each run, or with `per_step` for each
+    request.
+    """
     expect_function("dynamic", factory, "context")
     expect("dynamic: per_step", per_step, bool, "True or False")
     return DynamicToolset(factory, per_step=per_step)

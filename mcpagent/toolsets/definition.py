@@ -1,4 +1,4 @@
-"""`RunOptions`: options of runs; `Definition`: the parts of an agent; `Owner`: the interface for its sessions."""
+"""`RunOptions`: options of runs; `Definition`: the components of an agent; `Owner`: an agent as its sessions see it."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ Instructions: TypeAlias = str | Callable[[RunContext[Any]], "str | Awaitable[str
 
 
 PromptOrAnswers: TypeAlias = str | Sequence[str | Content | File | CallAnswer]
-"""A `Prompt`, or an answer to each pending call. It is one sequence type, so that type checkers accept a literal
-list."""
+"""A `Prompt`, or answers to all pending calls. A single sequence type, so that type checkers accept a literal list."""
 
 
 ModelChoice: TypeAlias = str | Model | Sequence[str | Model] | None
-"""A name, an object, a chain of models in which the next one answers if one fails, or None for the environment's
-model."""
+"""A model: a name, an object, or a list in which the next one answers if one fails; None for the environment's
+model.
+"""
 
 
 def expect_model(model: object) -> None:
-    """Raise `ConfigError` unless this is a choice of a model."""
+    """Raise `ConfigError` unless the value is a valid choice of a model."""
     wanted = "a name such as anthropic:claude-sonnet-5-5, a Model, or a list of these"
     expect("model", model, (str, Model, Sequence, NoneType), wanted, holds=_is_choice)
 
@@ -71,19 +71,22 @@ def _resolve(choice: ModelChoice) -> Model:
 @answers_unknown_arguments
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of an agent's runs: limits and settings of an answer, shared options of servers, and wrappers.
+    """Options of an agent's runs: limits and settings of an answer, options that its servers share, and wrappers.
 
-    `limits` apply to a run with all agents that it calls as tools, `session_limits` to all runs of a session together,
-    also in other processes. A reached limit ends the run (`StopReason`, `LimitReached`). When the turns or tool calls
-    are used up, the model must answer without calling. With tokens, dollars or seconds, the run ends with the answer so
-    far, and makes no further request or call. A request in progress may exceed tokens and dollars; a request that takes
-    too many seconds is cut off, and its text so far stays. `tool_timeout_seconds` limits each call without its own
-    limit. `settings` go with every request. A tool result of more than `large_result_tokens` (estimated) is offloaded,
-    and the model gets a preview and tools that read the rest; 0: never, None: 10,000, or the value of a card.
-    `compaction` sets how much of the model's window a conversation may take; with None it is never compacted, and one
-    that is too long is an error. `servers` are the options that all MCP servers share. `wrappers` are applied to the
-    model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one. `skills` are folders of
-    Agent Skills, as in `skills_toolset`.
+    - `limits` apply to a run with all agents that it calls as tools, `session_limits` to all runs of a session
+      together, also in other processes. A reached limit ends the run (`StopReason`, `LimitReached`). After turns or
+      tool calls are used up, the model must answer without a call. After tokens, dollars or seconds, the run ends with
+      the answer so far, without a further request or call. A request in progress may exceed tokens and dollars; one
+      that takes too long is cut off, and its text so far stays.
+    - `tool_timeout_seconds` limits each call of a tool without its own timeout.
+    - `settings` are sent with every request.
+    - `large_result_tokens`: a larger tool result (estimated) is offloaded, and the model gets a preview and tools that
+      read the rest; 0: never, None: 10,000, or the value of a card.
+    - `compaction` is the share of the model's window for a conversation; with None it is never compacted, and a
+      conversation that is too long is an error.
+    - `servers` are the options that all MCP servers share.
+    - `wrappers` change the model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one.
+    - `skills` are folders of Agent Skills, as in `skills_toolset`.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -121,11 +124,11 @@ class RunOptions:
 class Definition:
     """The components of an agent. A wrapper, such as a `Recorder`, is a function from one definition to another.
 
-    `resolve` turns a model choice into a `Model`. `bind` can replace the tools that a session makes itself, such as
-    `search_tools`. The model's provider runs the `provider_tools`. The callbacks in `hears` receive every event before
-    the agent's listener. `middleware` follows the agent's own in the pipeline. `observe` makes the middleware that
-    observes a run, such as its trace; an agent that is called as a tool uses its caller's, unless it has its own. With
-    `code_mode` the model calls tools from programs that it writes.
+    `resolve` converts a model choice to a `Model`. `bind` can replace the runtime's own tools of a session, such as
+    `search_tools`. `provider_tools` run at the model's provider. The callbacks in `hears` receive every event before
+    the agent's listener. `middleware` comes after the agent's own in the pipeline. `observe` creates the middleware
+    that observes a run, such as its trace; an agent that is called as a tool uses its caller's, unless it has its own.
+    With `code_mode`, the model calls tools from programs that it writes.
     """
 
     instructions: Instructions
@@ -142,7 +145,7 @@ class Definition:
     code_mode: CodeMode | None = None
 
     def telling(self, last: Emit) -> Emit:
-        """Return a listener that passes each event to all that hear it, then to the last one."""
+        """Return a listener that passes each event to all callbacks in `hears`, then to `last`."""
         if not self.hears:
             return last
 
@@ -155,14 +158,14 @@ class Definition:
 
 
 Wrapper: TypeAlias = Callable[[Definition], Definition]
-"""An item of `RunOptions(wrappers=[...])`: returns the definition with its model, tools or options replaced.
+"""A function in `RunOptions(wrappers=[...])` that returns the definition with its model, tools or options replaced.
 
-One with `is_innermost` true, such as a `Replay`, takes the place of model and tools: it is called before the others.
+One with `is_innermost` true, such as a `Replay`, replaces model and tools, and is called before the others.
 """
 
 
 def wrapped_by(definition: Definition, wrappers: Sequence[Wrapper]) -> Definition:
-    """Return the definition that the wrappers make of this one, the innermost first. Raises `ConfigError`."""
+    """Return the definition after applying the wrappers, the innermost first. Raises `ConfigError`."""
     for wrapper in sorted(
         wrappers, key=lambda wrapper: not getattr(wrapper, "is_innermost", False)
     ):
@@ -172,16 +175,16 @@ def wrapped_by(definition: Definition, wrappers: Sequence[Wrapper]) -> Definitio
 
 
 class Owner(Protocol):
-    """The parts of an agent that its sessions share."""
+    """The parts of an agent that its sessions use."""
 
     @property
     def is_started(self) -> bool:
-        """True while its servers and toolsets are entered."""
+        """Return whether the agent's servers and toolsets are entered."""
         ...
 
     @property
     def model(self) -> Model:
-        """Which answers; a session asks for it at each request, since it may change."""
+        """The current model; a session reads it at each request, because it may change."""
         ...
 
     @property
@@ -196,7 +199,7 @@ class Owner(Protocol):
 
     @property
     def permissions(self) -> ApprovalPolicy:
-        """The rules for calls, and who decides on those that need approval."""
+        """The permission rules for calls, and the callback that decides on calls that need approval."""
         ...
 
     @property
@@ -206,7 +209,7 @@ class Owner(Protocol):
 
     @property
     def catalogs(self) -> Catalogs:
-        """Its tools by name, with an index, for each thing that its toolsets give a session."""
+        """The catalogues of the agent's tools, one for each set of tools that its toolsets return for a session."""
         ...
 
     def emit(self, event: Event) -> None:
@@ -214,11 +217,11 @@ class Owner(Protocol):
         ...
 
     def warn(self, text: str) -> None:
-        """Report a warning, once."""
+        """Emit a warning, only once for each text."""
         ...
 
     def subscribe(self, listener: Emit) -> Callable[[], None]:
-        """Call the listener with servers' events too, until the returned function is called."""
+        """Pass also the events of servers to the listener, until the returned function is called."""
         ...
 
     def count(self, spent: Spent) -> None:
@@ -230,9 +233,9 @@ class Owner(Protocol):
         ...
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the result of the work, for code that cannot await."""
+        """Run the coroutine that `work` creates, and return its result to synchronous code."""
         ...
 
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
-        """Return the work as a coroutine for this event loop that runs it in the agent's loop."""
+        """Return a coroutine for this event loop that runs the work in the agent's event loop."""
         ...

@@ -1,6 +1,6 @@
-"""Convert the return value of a function into content for a model: text, tables as CSV, images, other values as JSON.
+"""Convert the return value of a function to content for a model: text, tables as CSV, images, other values as JSON.
 
-Equal values produce equal text in every process: sets are sorted, and no address of an object appears.
+Equal values give equal text in every process: sets are sorted, and addresses of objects never appear.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import ToolOutput, ToolReturn
 
 MAX_ITEMS = 1_000
-"""Items of an iterator or an array that the model gets; an iterator may be endless."""
+"""Maximum number of items of an iterator or array that the model gets; an iterator may be endless."""
 
 _AT_ONCE = 10_000
-"""Values of a very large result that are converted at once."""
+"""Number of values of a very large result that are converted at once."""
 
 MAX_CHARACTERS = 1_000_000
-"""Characters of a value that programs get as data; they read a longer one from its text."""
+"""Maximum length of a value's text up to which programs get it as data; they read a longer one from its text."""
 
 MAX_TABLE_CHARACTERS = 20_000
-"""Characters of a table after which no further row is shown."""
+"""Length of a table's text after which no further rows are shown."""
 
 
 MAX_DIGITS = sys.int_info.default_max_str_digits
-"""Digits of an integer that are written: Python's own limit, since writing more takes quadratic time."""
+"""Maximum number of digits of an integer that are written: Python's own limit, since writing more takes quadratic
+time.
+"""
 
 
 _Shown: TypeAlias = FilePart | BinaryBlock
@@ -59,10 +61,10 @@ _Shown: TypeAlias = FilePart | BinaryBlock
 def tool_output(value: object) -> ToolOutput:
     """Convert the value to content.
 
-    Text and parts stay unchanged, None is no content. Bytes are text, a file of a known type, or a block, described by
-    a line with its size. A table (see `table_of`) is a line with its size and its first rows as CSV. Everything else is
-    JSON; files in it follow as separate parts. An iterator is read, up to `MAX_ITEMS`. Raises what reading the value
-    raises, and `ValueError` for one that holds itself.
+    Text and parts stay unchanged, None is no content. Bytes become text, a file of a known type, or a block that a line
+    with its size describes. A table (see `table_of`) becomes a line with its size and its first rows as CSV. Everything
+    else becomes JSON; files in it follow as separate parts. An iterator is read, up to `MAX_ITEMS`. Raises errors that
+    reading the value raises, and `ValueError` for a value that contains itself.
     """
     if isinstance(value, ToolOutput):
         return value
@@ -80,7 +82,7 @@ def tool_output(value: object) -> ToolOutput:
         and all(isinstance(item, Content) for item in value)
     ):
         return ToolOutput(tuple(value))
-    images: list[_Shown] = []  # and other binary data, which JSON cannot contain
+    images: list[_Shown] = []  # also other binary data, which JSON cannot contain
     try:
         table = table_of(value)
         data = None
@@ -91,7 +93,7 @@ def tool_output(value: object) -> ToolOutput:
         ):
             text = _written_in_steps(
                 value, images
-            )  # without data: so many objects make each garbage collection long
+            )  # without data: so many objects would make each garbage collection slow
         else:
             data = _plain(value, images)
             text = _written(data)
@@ -105,7 +107,7 @@ def tool_output(value: object) -> ToolOutput:
         return ToolOutput(shown)
     is_data = data is not None and not isinstance(data, str) and not images
     if is_data and is_large(data, MAX_VALUES, MAX_CHARACTERS):
-        is_data = False  # its text is the data
+        is_data = False  # its text already is the data
     return ToolOutput(
         (Text(text), *shown), structured=data if is_data else None, blocks=blocks
     )
@@ -144,7 +146,7 @@ def _reference(part: FilePart, number: int) -> str:
 
 
 def _written(data: Any) -> str:
-    """Plain data as text: a text without quotes, all else as JSON."""
+    """Return plain data as text: a text without quotes, anything else as JSON."""
     from pydantic_core import to_json
 
     if isinstance(data, str):
@@ -155,7 +157,7 @@ def _written(data: Any) -> str:
 
 
 def _written_in_steps(value: Any, images: list[_Shown]) -> str:
-    """Return `_written` of `_plain` of very many values, of which only some exist as plain data at a time."""
+    """Return the JSON of a very large value; only a part of it exists as plain data at a time."""
     if isinstance(value, dict) and is_large(value):
         members = [
             f"{json.dumps(_key(key), ensure_ascii=False)}:{_written_in_steps(item, images)}"
@@ -175,7 +177,7 @@ def _written_in_steps(value: Any, images: list[_Shown]) -> str:
 
 
 def _plain(value: Any, images: list[_Shown]) -> Any:
-    """Return the value as JSON data; images go into `images`, and their number into the data."""
+    """Return the value as JSON data; images are appended to `images`, and replaced by their number."""
     if isinstance(value, Enum):
         return _plain(value.value, images)
     if isinstance(value, str | bool | int | float):
@@ -192,7 +194,9 @@ def _plain(value: Any, images: list[_Shown]) -> Any:
 
 
 def _plain_scalar(value: Any) -> Any:
-    if isinstance(value, str):  # file names may hold half characters, which JSON cannot
+    if isinstance(
+        value, str
+    ):  # file names may have lone surrogates, which JSON cannot contain
         return without_halves(value)
     if isinstance(value, float):
         if math.isfinite(value):
@@ -228,7 +232,7 @@ _OF_TYPE: Mapping[str, type[Image | Audio]] = {"image": Image, "audio": Audio}
 
 
 def _plain_holder(value: Any, images: list[_Shown]) -> Any:
-    """Return a container of plain values; pydantic converts all other values: dates, decimals, its own models."""
+    """Convert a container of values; pydantic converts other values, such as dates, decimals and its models."""
     if isinstance(value, Mapping):
         return {_key(key): _plain(item, images) for key, item in value.items()}
     if isinstance(value, tuple) and (names := getattr(value, "_fields", None)):
@@ -265,7 +269,7 @@ def _key(key: object) -> str:
 
 
 def _plain_array(array: Any, images: list[_Shown]) -> Any:
-    """Convert an array of NumPy or a similar library to nested lists, its shape and first rows, or one number."""
+    """Convert an array of NumPy or a similar library to nested lists, to its shape and first rows, or to one number."""
     if array.shape == ():
         return _plain_number(array, images)
     size = math.prod(array.shape)
@@ -282,11 +286,11 @@ def _plain_array(array: Any, images: list[_Shown]) -> Any:
 
 def _plain_number(number: Any, images: list[_Shown]) -> Any:
     kind, text = getattr(number.dtype, "kind", ""), str(number)
-    if text in ("NaT", "--"):  # a missing time; a masked element
+    if text in ("NaT", "--"):  # a missing time, or a masked element
         return None
     if (
         kind == "f"
-    ):  # through its text, the shortest that means it: a 32-bit 0.1 is no 0.10000000149011612
+    ):  # via its text, the shortest one with the same meaning: a 32-bit 0.1 should not become 0.10000000149011612
         return _plain(float(text), images)
     if kind in ("M", "m", "c"):
         return text
@@ -307,7 +311,7 @@ def _plain_table(table: Table, images: list[_Shown]) -> dict[str, Any]:
 
 
 def _csv_text(table: Table, images: list[_Shown]) -> str:
-    """Return the size, the column names, the first rows as CSV, and the number of further rows.
+    """Return the size of a table, its column names and first rows as CSV, and the number of further rows.
 
     CSV needs the fewest tokens.
     """
@@ -333,7 +337,7 @@ def _cell(value: object, images: list[_Shown]) -> str:
     if is_missing(value):
         return ""
     text = _written(_plain(value, images))
-    # A package has no dates without a time; so midnight means a date.
+    # These packages have no dates without a time, so midnight means a date.
     if isinstance(value, datetime):
         return text.removesuffix("T00:00:00")
     return text

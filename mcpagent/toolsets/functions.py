@@ -69,16 +69,20 @@ def function_tool(
 ) -> Tool:
     """Create a tool that calls `function`, sync (in a thread) or async.
 
-    Parameters need type annotations that pydantic understands; Google, NumPy and reST docstrings give the texts. A
-    first parameter annotated `RunContext` gets the run's context and is not shown to the model. `defer_loading` True
-    hides the tool until it is found, False never does, None leaves it to the agent's tool search. `approval`: each call
-    needs approval, or each for which `(context, definition, arguments) -> bool` is true. `read_only` is a server's
-    `readOnlyHint`: True if a call changes nothing, so that the command line does not ask before it and the offline
-    model may make it. `safe_to_repeat`: a call may be repeated if the process ended and it is unknown whether the call
-    ran; None: if it is `read_only`. A result of more than `large_result_tokens` (estimated) is offloaded; 0: never,
-    None: the threshold of the agent's options. `allowed_callers`: in code mode, "direct" lets the model call the tool,
-    "code" lets its programs. Raises `ConfigError` if the name is illegal, or a parameter cannot be described or passed
-    by name.
+    Parameters need type annotations that pydantic understands; Google, NumPy and reST docstrings provide the
+    descriptions. A first parameter annotated `RunContext` receives the run's context and is not shown to the model.
+
+    - `defer_loading`: True hides the tool until it is found, False never does, None leaves it to the agent's tool
+      search.
+    - `approval`: True if each call needs approval, or a predicate `(context, definition, arguments) -> bool`.
+    - `read_only`: True if a call changes nothing, like a server's `readOnlyHint`. The command line then does not ask
+      before a call, and the offline model may make it.
+    - `safe_to_repeat`: a call may be repeated if the process ended and it is unknown whether the call ran; None: if it
+      is `read_only`.
+    - `large_result_tokens`: a larger result (estimated) is offloaded; 0: never, None: the agent's threshold.
+    - `allowed_callers`: in code mode, "direct" lets the model call the tool, "code" lets its programs.
+
+    Raises `ConfigError` if the name is illegal, or a parameter cannot be described or passed by name.
     """
     given = locals()
     expect("tools", function, Callable, "functions and tools")
@@ -124,7 +128,7 @@ def function_tool(
 
 
 def _underlying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with the name, annotations and docstring: the wrapped one of a `partial`."""
+    """Return the function that has the name, annotations and docstring; for a `partial`, the wrapped one."""
     if isinstance(function, partial):
         return _underlying(function.func)
     return function
@@ -172,7 +176,7 @@ def _function_call(
 def _in_thread(call: Callable[[], Any]) -> tuple[Any, ToolOutput | None]:
     """Run the call in a worker thread and convert its result there, because the conversion may be slow.
 
-    Return the value and its `ToolOutput`, which is None if the value is awaitable or an async iterator.
+    Returns the value and its `ToolOutput`, which is None if the value is awaitable or an async iterator.
     """
     value = call()
     is_async = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
@@ -208,7 +212,7 @@ def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
         return (
             text,
             {},
-        )  # a tool so large is left out, and parsing it would take seconds
+        )  # a larger definition would be omitted, and parsing it would take seconds
     parsed = parse(text)
     paragraphs = (parsed.short_description, parsed.long_description)
     texts = {item.arg_name: item.description or "" for item in parsed.params}
@@ -268,13 +272,13 @@ def _arguments_model(
             default = ...
         else:
             default = parameter.default
-        # Pydantic takes a leading underscore as private; such a parameter could never be passed.
+        # Pydantic treats a leading underscore as private, so such a parameter could never be passed.
         if parameter.name.startswith("_"):
             raise ConfigError(
                 f'tool "{tool_name}": parameter "{parameter.name}" starts with "_"; rename it'
             )
         text = texts.get(parameter.name) or None
-        # Under an internal name: some names mean something to pydantic (`model_config`, `json`, `copy`).
+        # Use an internal name, because some names have a meaning in pydantic (`model_config`, `json`, `copy`).
         field = Field(default, alias=parameter.name, description=text)
         fields[f"argument_{len(fields)}"] = (hints.get(parameter.name, Any), field)
     try:
@@ -293,22 +297,24 @@ def _arguments_model(
 
 
 class PythonFunction(Protocol):
-    """A protocol for functions in a list: mypy infers a common type for several functions that is not callable."""
+    """A protocol for functions in a list. Without it, the type that mypy infers for a list of different functions is
+    not callable.
+    """
 
     @property
     def __code__(self) -> CodeType: ...
 
 
 FunctionLike: TypeAlias = Callable[..., Any] | PythonFunction
-"""A function, also as an item of a list without annotations."""
+"""A function, with or without annotations."""
 
 
 class FunctionToolset(Toolset):
-    """Functions, and tools already made from functions, as a toolset.
+    """Functions, and tools made from functions, as a toolset.
 
-    `defer_loading`, `approval`, `read_only` and `allowed_callers` apply to every function in it (see `function_tool`);
-    a `Tool` keeps its own. `id` identifies its tools, also after a rename. `label` names it in errors. Raises
-    `ConfigError` for a name that comes twice.
+    `defer_loading`, `approval`, `read_only` and `allowed_callers` apply to every function (see `function_tool`); a
+    `Tool` keeps its own values. `id` identifies its tools, also after a rename. `label` names the toolset in errors.
+    Raises `ConfigError` if a name appears twice.
     """
 
     known = Completeness.ALL
@@ -342,7 +348,7 @@ class FunctionToolset(Toolset):
 
     @property
     def label(self) -> str:
-        """The name of the toolset in errors: its own name, else one made of its first functions."""
+        """The name of the toolset in errors: `label`, or a name made from its first functions."""
         names = ", ".join(name for _, name in islice(self._tools, 3))
         return (
             self._label
@@ -351,7 +357,7 @@ class FunctionToolset(Toolset):
 
     @property
     def defers(self) -> bool:
-        """True if one of the tools is hidden until it is found."""
+        """Return whether one of the tools is hidden until it is found."""
         return any(tool.deferred for tool in self._tools.values())
 
     def add(self, function: FunctionLike | Tool, **options: Any) -> None:
@@ -365,7 +371,9 @@ class FunctionToolset(Toolset):
             )
         place = listed_place(tool.definition)
         if place in self._tools:
-            put_together([(self.label, [tool, tool])])  # raises the usual error
+            put_together(
+                [(self.label, [tool, tool])]
+            )  # raises the usual error for two tools of the same name
         self._tools[place] = tool
 
     async def tools(self) -> list[Tool]:

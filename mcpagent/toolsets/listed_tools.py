@@ -1,6 +1,6 @@
-"""Bound tools as a toolset lists them: distinguish, combine and hide them, or require approval.
+"""Bound tools as a toolset lists them: identify, combine and hide them, or require approval.
 
-A tool's code calls the name in its own server or function. So a call reaches the same code under any name and
+A tool's code calls its original name on its server, or its function. So a call reaches the same code under any name and
 definition. Definitions are never changed in place.
 """
 
@@ -26,17 +26,17 @@ _T = TypeVar("_T")
 
 
 async def awaited(value: _T | Awaitable[_T]) -> _T:
-    """Return the value of a callable that may be sync or async."""
+    """Return the result of a callable that may be sync or async."""
     if inspect.isawaitable(value):
         return await value
     return value
 
 
-# -- names and identities ---------------------------------------------------------------------------------------------
+# -- Names and identities ----------------------------------------------------------------------------------------------
 
 
 def listed_place(definition: ToolDefinition) -> tuple[str, str]:
-    """Return the ID of the tool's source and the name under which it is listed: no two tools of an agent have both."""
+    """Return the ID of the tool's source and its listed name; no two tools of an agent have both in common."""
     return definition.server or definition.source, definition.name
 
 
@@ -53,7 +53,7 @@ def with_name(tool: Tool, name: str) -> Tool:
 
 
 def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
-    """Return the tools with this source ID. Tools of servers, and tools that have an ID, keep it."""
+    """Return the tools with this source ID. Tools of servers, and tools that already have an ID, keep theirs."""
     return [
         tool
         if tool.definition.key.source
@@ -63,7 +63,9 @@ def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
 
 
 def told_apart(tools: Sequence[Tool]) -> list[Tool]:
-    """Return tools with an identity each: one that its source lists twice is identified by the listed name as well."""
+    """Return the tools with unique identities: if a source lists a tool twice, the listed name is part of its
+    identity.
+    """
     definitions = [tool.definition for tool in tools]
     names = [
         (one.server or one.source, one.original_name or one.name) for one in definitions
@@ -78,14 +80,16 @@ def told_apart(tools: Sequence[Tool]) -> list[Tool]:
 
 
 def put_together(lists: Sequence[tuple[str, Sequence[Tool]]]) -> list[Tool]:
-    """All tools of the labelled lists, in order; raises `ConfigError` that names both if two have one name."""
+    """Return all tools of the labelled lists, in order. Raises `ConfigError`, which names both labels, if two tools
+    have one name.
+    """
     owner: dict[tuple[str, str], str] = {}
     for label, tools in lists:
         for tool in tools:
             place = (
                 tool.definition.server or tool.definition.source,
                 tool.definition.name,
-            )  # inlined, because there are many tools
+            )  # a copy of `listed_place`, because there are many tools
             if place in owner:
                 if owner[place] != label:
                     both = f"in {owner[place]} and in {label}"
@@ -98,11 +102,11 @@ def put_together(lists: Sequence[tuple[str, Sequence[Tool]]]) -> list[Tool]:
     return [tool for _, tools in lists for tool in tools]
 
 
-# -- hidden until they are found --------------------------------------------------------------------------------------
+# -- Tools hidden until they are found ---------------------------------------------------------------------------------
 
 
 def list_of_names(names: bool | Collection[str], place: str) -> Collection[str]:
-    """Return the names, or () for True and False. Raises `ConfigError` for a single text."""
+    """Return the names; () for True and False. Raises `ConfigError` for a single text."""
     if isinstance(names, str):
         raise ConfigError(
             f'{place}: expected True or a list of names, got a string; write ["{safe_line(names, 60)}"]'
@@ -114,14 +118,16 @@ def list_of_names(names: bool | Collection[str], place: str) -> Collection[str]:
 
 
 def hidden(tools: Iterable[Tool], names: bool | Collection[str]) -> list[Tool]:
-    """Tools marked as hidden until they are discovered: all, none, or those named and no other."""
+    """Return the tools marked as hidden until they are found: all (True), none (False), or only those with these
+    names.
+    """
     if isinstance(names, bool):
         return [replace(tool, deferred=names) for tool in tools]
     return [replace(tool, deferred=tool.name in names) for tool in tools]
 
 
 def hidden_by(tools: Sequence[Tool], server: ServerConfig) -> list[Tool]:
-    """Apply a server's `defer_loading` to its tools; tools in its `always_load` stay offered."""
+    """Apply a server's `defer_loading` to its tools; tools in its `always_load` are never hidden."""
     if server.defer_loading is None:
         return list(tools)
     marked = hidden(tools, server.defer_loading)
@@ -131,16 +137,16 @@ def hidden_by(tools: Sequence[Tool], server: ServerConfig) -> list[Tool]:
     ]
 
 
-# -- approval ---------------------------------------------------------------------------------------------------------
+# -- Approval ----------------------------------------------------------------------------------------------------------
 
 
 def with_approval(
     tools: Iterable[Tool], predicate: ApprovalPredicate | None = None
 ) -> list[Tool]:
-    """Return the tools so that each call needs approval, or each call for which the predicate holds.
+    """Return the tools so that each call needs approval, or each call for which the predicate is true.
 
-    The predicate gets the definition of this list, under any name that outer operations give. A tool that needed
-    approval before still does.
+    The predicate receives the definition in this list, even if outer operations rename the tool. A tool that already
+    needed approval still does.
     """
     return [replace(tool, approval=_also(tool, predicate)) for tool in tools]
 

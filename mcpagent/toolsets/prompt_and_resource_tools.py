@@ -1,4 +1,4 @@
-"""`get_prompt` and `get_resource`: the prompts and resources of servers, as tools that a model can find and call.
+"""`get_prompt` and `get_resource`: tools with which a model finds and requests the prompts and resources of servers.
 
 Permission rules apply to the requested prompt or resource (`Tool.asks`), not to these two tools.
 """
@@ -29,20 +29,20 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import Tool, ToolOutput
 
 _NAME = 1_280
-"""Maximum number of characters of a name that are read before it is truncated to a hundred."""
+"""Number of characters of a name that are examined, before it is cut to a hundred."""
 
 MAX_NAMED = 20
-"""Prompts or resources that a description names; it counts the rest."""
+"""Maximum number of prompts or resources that a description lists; the rest are counted."""
 
 
 def server_content_tools(
     toolsets: Sequence[ServerLink],
     unavailable: Callable[[], Mapping[str, str]] = dict[str, str],
 ) -> list[Tool]:
-    """Return the virtual tools for these connected servers; an empty list if none offers prompts or resources.
+    """Return these tools for the connected servers; [] if none of them offers prompts or resources.
 
-    `unavailable` returns the servers that cannot be used at the moment of a call, with the reason: the model may still
-    name such a server.
+    `unavailable` returns the servers that cannot be used at the time of a call, with the reason, because the model may
+    still name one.
     """
     with_prompts = {
         toolset.config.name: toolset for toolset in toolsets if toolset.lists.prompts
@@ -68,7 +68,7 @@ def server_content_tools(
 
 
 def _searchable(toolsets: Mapping[str, ServerLink]) -> tuple[ToolDefinition, ...]:
-    """Return the prompts of the servers as definitions that a search can rank."""
+    """Return the prompts of the servers as definitions that tool search can rank."""
     return tuple(
         ToolDefinition(
             f"{server}/{spelled(prompt.name[:_NAME])}",
@@ -94,7 +94,7 @@ def _searchable(toolsets: Mapping[str, ServerLink]) -> tuple[ToolDefinition, ...
 
 
 def known_content(servers: McpServers) -> list[ToolDefinition]:
-    """Return the prompts and resources that calls of these tools can request, if they are listed."""
+    """Return the listed prompts and resources that calls of these tools can request."""
     return [
         *(
             PromptRequest("get_prompt", "", {}, name, one.name)
@@ -144,7 +144,7 @@ def _content_tool(
         toolset = None
         if isinstance(server, str):
             toolset = toolsets.get(server)
-        # A request without a valid server is sent nowhere: `run` reports its problem.
+        # Without a valid server, no request is sent: `run` reports the problem.
         request = None
         if toolset is not None:
             request = asked(toolset, arguments)
@@ -198,13 +198,13 @@ async def _prompt(toolset: ServerLink, arguments: dict[str, Any]) -> ToolOutput:
     output = await get_prompt(toolset, prompt.name, values)
     texts = [part.text for part in output.content if isinstance(part, Text)]
     if output.error is None and sum(map(len, texts)) <= MAX_INSTRUCTIONS:
-        # Instructions, like those of a skill: compaction keeps them.
+        # The text of a prompt has instructions, like that of a skill, so compaction preserves it.
         return replace(output, changes=(*output.changes, Pinned()))
     return output
 
 
 def _meant_uri(toolset: ServerLink, uri: str) -> tuple[str, bool]:
-    """Return the URI to send, and whether it was listed: an unlisted one may stem from a template or a link."""
+    """Return the URI to send, and whether the server listed it; an unlisted one may come from a template or a link."""
     listed = {
         spelled(resource.uri): resource.uri
         for resource in toolset.lists.resources
@@ -245,9 +245,9 @@ def _definition(
     listed: Mapping[str, list[str]],
     properties: dict[str, Any],
 ) -> ToolDefinition:
-    """Return the definition of a tool; `listed` has the items of each server, as lines.
+    """Return the definition of a tool; `listed` has lines about the items of each server.
 
-    It requires the first two properties.
+    Its first two properties are required.
     """
     lines = [f"- {server}: {_capped(items)}" for server, items in listed.items()]
     return ToolDefinition(

@@ -14,9 +14,11 @@ from mcpagent.values.tools import Tool
 
 
 class Selection:
-    """`servers` by name; `tools` as `server:tool` or `server:*` (fnmatch patterns on the server's own tool names).
+    """Selected `servers` by name; selected `tools` as `server:tool` or `server:*` (fnmatch patterns for the server's
+    own names).
 
-    Both None: everything. With `tools`, only these tools are selected, and only their servers are needed.
+    If both are None, everything is selected. With `tools`, only these tools are selected, and only their servers are
+    necessary.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Selection:
         return [tool for tool in tools if self._has(tool)]
 
     def unmatched(self, server: str, names: Sequence[str]) -> list[str]:
-        """Return a line for each pattern, in order, that matches none of the `names` of a server's tools."""
+        """Return a line for each pattern that matches none of `names`, the tools of `server`."""
         return [
             f'selected_tools: "{server}:{pattern}" matches no tool of "{server}"{_near(server, pattern, names)}'
             for named, pattern in self._patterns or ()
@@ -70,7 +72,7 @@ class Selection:
         ]
 
     def unused(self, connected: Collection[str]) -> list[str]:
-        """Return a line for each pattern whose server is configured but not `connected`."""
+        """Return a line for each pattern whose server is configured, but not in `connected`."""
         return [
             f'selected_tools: "{server}:{pattern}" selects nothing: server "{server}" is disabled or not selected'
             for server, pattern in self._patterns or ()
@@ -96,7 +98,9 @@ def _parse(item: str) -> tuple[str, str]:
 
 
 def _near(server: str, pattern: str, names: Sequence[str]) -> str:
-    """Suggest a name in other case, without the server's prefix, similar, or with the same word; else list names."""
+    """Suggest a name: in other case, without the server's prefix, a similar one, or one with a common word; else list
+    names.
+    """
     plain = {name.lower(): name for name in names}
     wanted = re.sub(r"[*?\[\]!]", "", pattern).lower()
     own = re.sub(rf"^(?:mcp__)?{re.escape(server.lower())}(?:__|[_.:/-])", "", wanted)

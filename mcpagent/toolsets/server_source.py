@@ -12,9 +12,11 @@ from mcpagent.values.tools import Tool
 
 
 class ServerSource:
-    """The tools of one server, none until it is connected. That it fails or is slow is logged, and costs only itself.
+    """The tools of one server; none before it has connected. A failure or delay is logged, and affects only this
+    source.
 
-    Entering waits for a slow one as `options` say. It raises `ServerError` for a `required` server that cannot be used.
+    Entering waits for a slow server as configured in `options`. It raises `ServerError` for a `required` server that
+    cannot be used.
     """
 
     def __init__(
@@ -27,13 +29,13 @@ class ServerSource:
 
     @property
     def known(self) -> Completeness:
-        """All of its tools once it has connected, nothing before."""
+        """Whether the list of tools is complete: `ALL` after the server has connected, `NOTHING` before."""
         if self._servers is not None and self._servers.toolsets:
             return Completeness.ALL
         return Completeness.NOTHING
 
     async def tools(self) -> list[Tool]:
-        """Return the tools that the server lists now, or listed last. A question waits for a connecting server."""
+        """Return the server's current tools, or the last ones. A prompt waits for a connecting server."""
         servers, run, limit = (
             self._servers,
             current_run(),
@@ -43,7 +45,7 @@ class ServerSource:
             return self._left
         if (
             run is not None and run.context.run_id and servers.connecting
-        ):  # the start has waited as long as it may
+        ):  # the start has already waited as long as allowed
             await run.wait(
                 lambda spent: servers.settle(
                     limit, lambda names: run.emit(ServersAwaited(names)), spent=spent

@@ -1,4 +1,4 @@
-"""Skills as tools: each is found by search, and its call returns its instructions or a file of it."""
+"""Skills as tools: search finds them, and a call returns the instructions or a file of a skill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SKILLS = "skills"
 
 RUN_SCRIPT = "run_skill_script"
 _MOST_LISTED = 40
-"""Files that a skill's instructions name; the others are counted."""
+"""Maximum number of files that a skill's instructions list; the rest are counted."""
 
 _PATH: dict[str, Any] = {
     "type": "object",
@@ -50,7 +50,7 @@ _PATH: dict[str, Any] = {
 class SkillsToolset(Toolset):
     """The skills in these folders, or these skills. Folders are read when the agent starts.
 
-    A folder that is no valid skill is left out with a warning, as is a second skill of the same name.
+    A folder that is not a valid skill is omitted with a warning, and so is a second skill of the same name.
     """
 
     label = "skills"
@@ -65,7 +65,7 @@ class SkillsToolset(Toolset):
 
     @property
     def known(self) -> Completeness:
-        """All skills once they are read."""
+        """Whether the list of skills is complete: `ALL` after the folders were read."""
         if self._tools is None:
             return Completeness.NOTHING
         return Completeness.ALL
@@ -91,7 +91,7 @@ class SkillsToolset(Toolset):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
 
 def skills_toolset(*folders: str | Path) -> SkillsToolset:
@@ -109,7 +109,9 @@ def skills_toolset(*folders: str | Path) -> SkillsToolset:
 
 
 def with_joined_skills(sources: Sequence[AnyTools]) -> list[AnyTools]:
-    """Return the sources with all toolsets of skills as one, the last: they share the tool that runs scripts."""
+    """Return the sources with all toolsets of skills merged into one, at the end, since they share the tool that runs
+    scripts.
+    """
     toolsets = [one for one in sources if isinstance(one, SkillsToolset)]
     if len(toolsets) < 2:
         return list(sources)
@@ -120,7 +122,7 @@ def with_joined_skills(sources: Sequence[AnyTools]) -> list[AnyTools]:
 
 
 def skill_tools(skills: Sequence[Skill]) -> list[Tool]:
-    """Return the tools of these skills, whose names differ."""
+    """Return the tools of these skills, which must have different names."""
     with_scripts = {skill.name: skill for skill in skills if scripts_of(skill)}
     tools = [
         _skill_tool(skill, has_runner=skill.name in with_scripts) for skill in skills
@@ -191,7 +193,7 @@ def skill_text(
 ) -> str:
     """Return the text that loads a skill: its instructions, its files, and how to use them.
 
-    `name` and `runner` are the names that the model has for the two tools: others may have had theirs before.
+    `name` and `runner` are the names under which the model has the two tools, which may differ from the usual ones.
     """
     lines = [
         fenced(
@@ -265,18 +267,20 @@ def _script_tool(skills: dict[str, Skill]) -> Tool:
         )
 
     def asks(tool: ToolDefinition, arguments: dict[str, Any]) -> ToolDefinition:
-        """Return the definition with the exact command of the script: an approval covers this command and the file."""
+        """Return the definition with the exact command of the script, so that an approval covers this command and the
+        file.
+        """
         try:
             skill, script, words = _script_call(skills, arguments)
             command = shlex.join(script_words(skill, script, words))
-        except (SkillError, KeyError, TypeError):  # the call will not run
+        except (SkillError, KeyError, TypeError):  # the call will fail anyway
             return tool
         return replace(
             tool,
             description=f"Runs {command} in {Path.cwd()} (SHA-256 {skill.digest} of the whole skill)",
         )
 
-    # A rule and not `approval`: rules that allow it, and the person's earlier answers, count.
+    # A rule instead of `approval`, so that rules that allow it, and the user's earlier answers, have precedence.
     rule = Rule("*", "ask", "the skills' own rule", RUN_SCRIPT)
     return Tool(
         definition,
@@ -291,7 +295,7 @@ def _script_tool(skills: dict[str, Skill]) -> Tool:
 def _script_call(
     skills: dict[str, Skill], arguments: dict[str, Any]
 ) -> tuple[Skill, str, list[str]]:
-    """Return the skill, the script and its arguments. Raises `KeyError` or `TypeError` for those of the wrong type."""
+    """Return the skill, the script and its arguments. Raises `KeyError` or `TypeError` for invalid ones."""
     return (
         skills[arguments["skill"]],
         arguments["script"],

@@ -1,4 +1,4 @@
-"""Combine the sources of an agent's tools, MCP servers, toolsets and functions, into one list."""
+"""Combine the sources of an agent's tools (MCP servers, toolsets and functions) into one list."""
 
 from __future__ import annotations
 
@@ -61,11 +61,13 @@ _T = TypeVar("_T")
 McpConfig: TypeAlias = (
     str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None
 )
-"""A file, a dict of the same format, `ServerConfig` values, or the result of `load_servers`."""
+"""The configuration of servers: a file, a dict of the same format, `ServerConfig` values, or the result of
+`load_servers`.
+"""
 
 
 def expect_config(config: object) -> None:
-    """Raise `ConfigError` unless this has a type that configurations of servers may have."""
+    """Raise `ConfigError` unless the value has a type that a configuration of servers may have."""
     kinds = (str, Path, Mapping, Sequence, ServersConfig, NoneType)
     expect(
         "mcp_config",
@@ -82,7 +84,7 @@ def _is_config(config: Any) -> bool:
 
 
 OnChange: TypeAlias = Callable[["ServerLink | None"], None]
-"""Callback for a change of the connected servers, with the server that has joined, if any."""
+"""Callback for a change of the connected servers, with the server that has joined, or None."""
 
 
 class AgentSources(Protocol):
@@ -93,51 +95,55 @@ class AgentSources(Protocol):
     async def open(
         self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
     ) -> None:
-        """Enters them all, to be left by `exits`; `on_change` gets each server that joins later, else None."""
+        """Enter all sources, so that `exits` exits them. Later changes call `on_change` with a server that has joined,
+        or None.
+        """
         ...
 
     async def settle(self, emit: Emit, spent: float) -> float:
-        """Wait a bounded time for connecting servers, and report it; return the seconds.
+        """Wait a bounded time for connecting servers, and report it; return the waited seconds.
 
-        `spent` are the seconds that the same question has waited already.
+        `spent` are the seconds that the same prompt has already waited.
         """
         ...
 
     async def enter_lifetimes(
         self, exits: AsyncExitStack, tools: Sequence[Tool]
     ) -> None:
-        """Enter the context managers of single tools, each once."""
+        """Enter the context managers (`Tool.lifetime`) of tools, each once."""
         ...
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """Return the tools that the toolsets list now. Raises `ConfigError` if two tools clash."""
+        """Return the tools that the toolsets list at present. Raises `ConfigError` if two tools clash."""
         ...
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
-        """Every tool there is, with those of the toolsets as given; the same value until something is different."""
+        """Return the listing of all tools, with these tools of the toolsets; the same object until something
+        changes.
+        """
         ...
 
     @property
     def statuses(self) -> dict[str, ServerStatus]:
-        """Each MCP server by name, also those that failed."""
+        """The status of each MCP server by name, including those that failed."""
         ...
 
     @property
     def is_listed(self) -> bool:
-        """True if every server and toolset has listed its tools, for all runs."""
+        """Return whether every server and toolset has listed its final tools."""
         ...
 
     @property
     def servers(self) -> McpServers:
-        """The MCP servers; only once these are open."""
+        """The MCP servers; available only after the sources are open."""
         ...
 
 
 class ToolSources:
     """All tool sources of an agent.
 
-    `functions` may grow while the agent lives. `sources` are toolsets, lists of functions and `McpServer` values.
-    `policy` decides which calls wait for approval, besides the rules in the servers' own entries.
+    More functions may be added to `functions` during the agent's life. `sources` are toolsets, lists of functions and
+    `McpServer` values. `policy` decides which calls need approval, in addition to the rules in the servers' entries.
     """
 
     def __init__(
@@ -160,7 +166,7 @@ class ToolSources:
         self._selection = Selection(options.selected_servers, options.selected_tools)
         self._policy = policy
         self.servers = McpServers(ServersConfig(), (), options, emit=ignore)
-        """The MCP servers; empty before these sources are open."""
+        """The MCP servers; empty before the sources are open."""
         self._deferring: set[str] = set()
         self._kept: dict[str, tuple[list[Any], list[Tool]]] = {}
         self._selected: dict[int, tuple[tuple[Tool, ...], list[Tool]]] = {}
@@ -173,8 +179,9 @@ class ToolSources:
             list[tuple[str, list[Tool]]], list[Tool], tuple[Tool, ...]
         ] = ([], [], ())
         self._made_of: list[object] = []
-        """The values from which `_listing` was computed, compared by identity. A toolset may change without a new
-        value."""
+        """The values from which `_listing` was computed, compared by identity. A toolset may change without a new value
+        here.
+        """
         self._listing = Listing()
         self._unusable: dict[str, str] = {}
         self._dropped: set[ToolKey] = set()
@@ -185,10 +192,10 @@ class ToolSources:
     async def open(
         self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
     ) -> None:
-        """Connect all MCP servers at once, then enter the toolsets; `exits` will exit them.
+        """Connect all MCP servers concurrently, then enter the toolsets; `exits` exits them all.
 
-        `on_change` is called when what is connected has changed later on, with the server that has joined if one has.
-        Raises only for a wrong configuration, a `required` server, or a toolset that cannot start.
+        `on_change` is called when the connected servers change later, with the server that has joined, or None. Raises
+        errors only for an invalid configuration, a `required` server, or a toolset that cannot start.
         """
         self._emit = emit
         if self.mcp_config is not None:
@@ -240,14 +247,18 @@ class ToolSources:
         await self.servers.open(self.options.startup_seconds)
         for server in self.connected:
             self._report_unmatched(server)
-            self._of_server(server)  # an error in a server's settings ends the start
+            self._of_server(
+                server
+            )  # an error in a server's settings prevents the start
         for toolset in self._toolsets:
             await exits.enter_async_context(toolset)
         async for tool in with_pauses(self.functions):
-            self._within_budget([tool])  # ahead of the first listing: many take long
+            self._within_budget(
+                [tool]
+            )  # before the first listing, because many tools take long
 
     def _report_unmatched(self, server: ServerLink) -> None:
-        """Warns of selected tools that the server does not have; again only when it had them in between."""
+        """Report selected tools that the server does not have; again only if it had them in between."""
         if not server.is_known:
             return
         name = server.config.name
@@ -260,7 +271,7 @@ class ToolSources:
         self._unmatched[name] = [line.partition(";")[0] for line in lines]
 
     async def settle(self, emit: Emit, spent: float) -> float:
-        """Wait for connecting servers, for one question at most `question_seconds` in all."""
+        """Wait for connecting servers, at most `question_seconds` in total for one prompt."""
         limit = self.options.question_seconds
         return await self.servers.settle(
             limit, lambda waited: emit(ServersAwaited(waited)), spent=spent
@@ -269,7 +280,7 @@ class ToolSources:
     async def enter_lifetimes(
         self, exits: AsyncExitStack, tools: Sequence[Tool]
     ) -> None:
-        """Enter the context managers of single tools, each once."""
+        """Enter the context managers (`Tool.lifetime`) of tools, each once."""
         entered: list[object] = []
         for tool in (*self.functions, *tools):
             if tool.lifetime is not None and tool.lifetime not in entered:
@@ -277,7 +288,7 @@ class ToolSources:
                 await exits.enter_async_context(tool.lifetime)
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """Return the tools of the toolsets in the current run. Raises `ConfigError` if two tools clash."""
+        """Return the toolsets' tools for the current run. Raises `ConfigError` if two tools clash."""
         lists = [await labelled_tools(given) for given in self._toolsets]
         if (lists, self.functions) != self._last[:2]:
             functions = list(self.functions)
@@ -297,7 +308,9 @@ class ToolSources:
         return self._last[2]
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
-        """Every tool there is, with those of the toolsets as given; the same value until something is different."""
+        """Return the listing of all tools, with these tools of the toolsets; the same object until something
+        changes.
+        """
         made_of = [from_toolsets, *self.functions, *self.servers.lives]
         if (
             not self._toolsets
@@ -363,7 +376,7 @@ class ToolSources:
     def _about(self, server: ServerLink, tools: Sequence[Tool]) -> str:
         """Return the purpose of a server, from the configuration, else from the server's own text (third-party).
 
-        "" if the server's text adds nothing to its name.
+        Returns "" if that text adds nothing to the server's name.
         """
         if server.config.description:
             return server.config.description
@@ -397,7 +410,7 @@ class ToolSources:
     def _within_budget(self, tools: Sequence[Tool]) -> list[Tool]:
         """Return the tools without those whose definition is over the budget; each of these is reported once.
 
-        A definition is measured once: toolsets may list the same ones for each question.
+        A definition is measured once, because toolsets may list the same ones for each prompt.
         """
         kept = list[Tool]()
         for tool in tools:
@@ -434,7 +447,7 @@ class ToolSources:
     def _approved(
         self, source: str, given: list[Any], tools: Callable[[], list[Tool]]
     ) -> list[Tool]:
-        """Return the tools with the agent's own rules for approval; the same list for the same input."""
+        """Return the tools with the agent's approval rules applied; the same list for the same input."""
         held = self._kept.get(source)
         if held is None or held[0] != given:
             held = self._kept[source] = (given, self._with_approval(tools()))
@@ -450,7 +463,7 @@ class ToolSources:
         return with_approval(tools, predicate)
 
     def _usable(self, toolset: ServerLink) -> list[Tool] | None:
-        """Return the server's tools, or None with one warning if its settings do not match its tools."""
+        """Return the server's tools; None, with one warning, if its settings do not match its tools."""
         name = toolset.config.name
         try:
             tools = self._of_server(toolset)
@@ -477,17 +490,17 @@ class ToolSources:
 
     @property
     def connected(self) -> list[ServerLink]:
-        """The servers whose tools are known, by name."""
+        """The servers whose tools are known, sorted by name."""
         return self.servers.toolsets
 
     @property
     def statuses(self) -> dict[str, ServerStatus]:
-        """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
+        """The status of each configured MCP server by name, with the reason if it failed or cannot be used."""
         return self.servers.statuses
 
     @property
     def is_listed(self) -> bool:
-        """True if every server works and has listed its tools, and no toolset has others in a run."""
+        """Return whether every server is ready and has listed its tools, and no toolset may list others in a run."""
         states = [status.state for status in self.statuses.values()]
         is_complete = all(
             known_of(toolset) is Completeness.ALL for toolset in self._toolsets
@@ -496,25 +509,25 @@ class ToolSources:
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """Why each server that cannot be used now cannot, in one line."""
+        """For each server that cannot be used now: the reason, in one line."""
         return self.servers.unavailable | self._unusable
 
     def _expects_deferred(self, unavailable: Mapping[str, str]) -> bool:
-        """Return whether an unavailable server, or a toolset in a run, has tools to be hidden until found."""
+        """Return whether an unavailable server, or a toolset in a run, may have tools to hide."""
         if not self._deferring.isdisjoint(unavailable):
             return True
         return any(expects_deferred(toolset) for toolset in self._toolsets)
 
 
 def groups_by_size(tools: Sequence[Tool]) -> list[str]:
-    """Return the categories that a server's own tools have, those of most tools first."""
+    """Return the categories of a server's tools, the largest first."""
     counts = Counter(tool.definition.category for tool in tools)
     counts.pop("", None)
     return [name for name, _ in counts.most_common()]
 
 
 class WrappedSources:
-    """The sources of another class, with some of their methods replaced."""
+    """Wraps the sources of an agent; a subclass replaces some of their methods."""
 
     def __init__(self, inside: AgentSources) -> None:
         self.inside = inside
@@ -524,10 +537,10 @@ class WrappedSources:
 
 
 MOST_MEASURED = 200_000
-"""Definitions of tools whose size is known."""
+"""Maximum number of definitions whose size is cached."""
 
 MAX_KEPT = 64
-"""Cached listings of different sessions, by the identity of their parts, which the cache keeps alive."""
+"""Maximum number of cached listings. Their keys are the identities of their parts, which the cache keeps alive."""
 
 
 def _keep(kept: dict[_K, _T], key: _K, value: _T, most: int = MAX_KEPT) -> None:
@@ -538,11 +551,13 @@ def _keep(kept: dict[_K, _T], key: _K, value: _T, most: int = MAX_KEPT) -> None:
 
 
 AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource | ProviderTool
-"""A function, a tool, a toolset, an `McpServer`, a list of functions and tools, or a tool that the provider runs."""
+"""An item of `Agent(tools=[...])`: a function, a tool, a toolset, an `McpServer`, a list of functions and tools, or a
+tool that the provider runs.
+"""
 
 
 def _shown(item: object) -> str:
-    """Return the type of a wrong item; a text may be the name of a server's tool."""
+    """Return the type of an invalid item, for an error; a text may be meant as the name of a server's tool."""
     if isinstance(item, str):
         return (
             f'the text "{safe_line(item, 60)}"; a server\'s tools come with mcp_config='
@@ -556,7 +571,9 @@ def sources_of(
     options: ServerOptions,
     policy: ApprovalPolicy,
 ) -> ToolSources:
-    """Functions and single tools become tools of the agent's own; all else is a source that lists its tools."""
+    """Return the sources for these items. Functions and single tools become the agent's own tools; other items list
+    their tools.
+    """
     functions: list[Tool] = []
     sources: list[ToolSource | ServerConfig] = []
     for item in tools:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_ROWS = 100
-"""Rows of a table that are read; the others are only counted."""
+"""Maximum number of rows of a table that are read; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The first rows of a table, as its package gives their values, and how many there are in all."""
+    """The first rows of a table, with values of the package's own types, and the number of all rows."""
 
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Any]]
@@ -51,7 +51,7 @@ def _qualified(kind: type) -> tuple[str, str]:
 
 def _pandas_frame(frame: Any) -> Table:
     index = frame.index
-    # A plain row number carries no information; names, dates and the groups of a groupby are data.
+    # A plain row number says nothing; names, dates and the groups of a groupby are data.
     shows_index = (
         index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
     )
@@ -106,7 +106,7 @@ def _numpy_array(array: Any) -> Table | None:
 
 
 def _label(name: object) -> str:
-    """Return the name of a column; one of several levels is a tuple."""
+    """Return the name of a column; a name with several levels is a tuple."""
     if isinstance(name, tuple):
         return " ".join(str(part) for part in name)
     return str(name)

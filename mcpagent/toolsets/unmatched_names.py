@@ -1,4 +1,4 @@
-"""Check configured tool names as soon as the tools are known."""
+"""Report configured tool names that no tool has, as soon as the tools are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ logger = logging.getLogger("mcpagent")
 
 
 class Completeness(IntEnum):
-    """Completeness of a source's tool list: nothing yet, the tools of this run, all it will ever have."""
+    """How complete a source's list of tools is: nothing yet, the tools of this run, or all tools that it will ever
+    have.
+    """
 
     NOTHING = 0
     NOW = 1
@@ -30,7 +32,7 @@ def unknown_names(tools: Iterable[Tool], names: Iterable[str]) -> list[str]:
 
 
 def unknown_name_line(tools: Iterable[Tool], name: str) -> str:
-    """Return a line about a name that no tool has, with the nearest and the known names."""
+    """Return a line about a name that no tool has, with the most similar or all known names."""
     known = [tool.name for tool in tools]
     near = get_close_matches(name, known, n=1)
     hint = ""
@@ -40,10 +42,10 @@ def unknown_name_line(tools: Iterable[Tool], name: str) -> str:
 
 
 class NamedTools:
-    """Configured tool names, at `place`: names without a tool are reported.
+    """Configured tool names at `place`: names without a tool are reported.
 
-    Before the first run, that is an error (`is_error`) or a warning, if the tool list is complete; later it is a
-    warning, once per name. A source that lists nothing is not known yet.
+    If the list of tools is complete before the first run, that is an error (`is_error`) or a warning; later it is a
+    warning, once for each name. If a source lists nothing, its tools are not known yet.
     """
 
     def __init__(self, names: Collection[str], place: str, *, is_error: bool) -> None:
@@ -53,7 +55,7 @@ class NamedTools:
         self._reported: set[str] = set()
 
     def check(self, tools: Sequence[Tool], known: Completeness) -> None:
-        """Raise `ConfigError` or warn for names that no tool has."""
+        """Raise `ConfigError`, or warn, about names that no tool has."""
         unknown = [
             name
             for name in unknown_names(tools, self._names)

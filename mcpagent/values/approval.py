@@ -1,10 +1,8 @@
-"""Pending tool calls: they wait for a person's approval, or for the result of a tool that runs elsewhere.
+"""Pending tool calls: calls that wait for a person's approval, or for the result of a tool that runs elsewhere.
 
-This module also has the texts for the model about a declined approval.
-
-All values are plain JSON data, so that one process can ask and another resume. A fingerprint ties an answer to the
-tool's definition, the call's arguments, its place in the conversation and the session: if any of these differs, the
-call does not run.
+This module also has the texts for the model about a denied approval. All values are plain JSON data, so that one
+process can ask and another resume. A fingerprint ties an answer to the tool's definition, the call's arguments, its
+position in the conversation and the session: if any of these differs, the call does not run.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ Approval: TypeAlias = Literal["allow", "ask", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A written rule: the calls that its pattern names run, need consent or are denied.
+    """A permission rule from a file or variable: calls that its pattern matches run, need approval or are denied.
 
-    A rule with a `server` is from the entry of that server, and its pattern has no server's name (`git_*`). With
-    `only_reads` it is limited to tools and resources that only read, by the word of the server. `place` is the file or
-    variable that has the rule, and `key` the key in the file.
+    A rule with a `server` comes from the entry of that server, and its pattern matches the server's own tool names
+    (`git_*`). With `only_reads`, the rule applies only to tools and resources that the server declares as read-only.
+    `place` is the file or variable that has the rule, and `key` the key in the file.
     """
 
     pattern: str
@@ -48,11 +46,11 @@ _KINDS = frozenset(get_args(PendingKind))
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """The answer to one `PendingCall`; `PendingCall.approve`, `.deny` and `.result` make it.
+    """The answer to one `PendingCall`; `PendingCall.approve`, `.deny` and `.result` create it.
 
-    `arguments` replace the call's own as a whole. `value` is the result of an external tool (text, or any JSON data);
-    `failed`: it is that tool's error. The model receives `message` with a denial. `asked` is False for a denial that no
-    person made. `kind` and `session` are those of the call which it answers.
+    `arguments` replace all arguments of the call; None: unchanged. `value` is the result of an external tool (text, or
+    any JSON data); `failed`: the value is that tool's error. The model receives `message` with a denial. `asked` is
+    False for a denial that no person made. `kind` and `session` are copies of the pending call's.
     """
 
     call_id: str
@@ -94,10 +92,11 @@ class CallAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call that was not run, because it waits for an answer.
+    """A call that did not run yet, because it waits for an answer.
 
-    "approval": may it run? "external": the caller runs it and gives the result. `tool` is the offered name, `session`
-    the id of the session that has the call.
+    `kind`: "approval" if a person must allow the call, "external" if the caller runs it and passes the result. `tool`
+    is the name that the model called; `server` is None for a local function. `session` is the ID of the session that
+    has the call.
     """
 
     kind: PendingKind
@@ -119,7 +118,7 @@ class PendingCall:
         place: int = 0,
         session: str = "",
     ) -> PendingCall:
-        """Return a pending call of the tool that has this definition, with the fingerprint of both.
+        """Return a pending call of the tool with this definition; the fingerprint covers the call and the definition.
 
         `place` is the number of messages up to the one with the call.
         """
@@ -135,7 +134,9 @@ class PendingCall:
         )
 
     def approve(self, arguments: dict[str, Any] | None = None) -> CallAnswer:
-        """Allow the call to run, once; `arguments` replace its own. Raises `InputError` for an external call."""
+        """Allow the call to run once; `arguments`, if passed, replace its own. Raises `InputError` for an external
+        call.
+        """
         if self.kind == "external":
             raise InputError(
                 f'"{self.tool}" is run by you; give what it gave: call.result(...), or call.deny()'
@@ -168,7 +169,7 @@ class PendingCall:
         )
 
     def result(self, value: Any, *, failed: bool = False) -> CallAnswer:
-        """Return the answer with the result of an external tool.
+        """Return an answer with the result of an external tool; `failed`: the value is the tool's error.
 
         Raises `InputError` for a call that waits for approval.
         """
@@ -187,12 +188,12 @@ class PendingCall:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data to show, or to keep until it is answered, as `from_json` takes it."""
+        """Return plain data, to show the call or to store it until it is answered; `from_json` reads it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PendingCall:
-        """Create the pending call from JSON data. Raises `InputError` if the data is no pending call."""
+        """Create the pending call from the data of `to_json`. Raises `InputError` if the data is not a pending call."""
         texts = dict.fromkeys(("call_id", "tool", "description", "fingerprint"), str)
         needed = {"kind": _KINDS, "arguments": dict, "server": (str, NoneType), **texts}
         return cls(**_checked("pending call", data, needed, {"session": str}))
@@ -201,7 +202,9 @@ class PendingCall:
 def _checked(
     what: str, data: object, needed: Mapping[str, Any], optional: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the data if it has all needed keys, values of the right kinds, and no unknown keys."""
+    """Return the data if it has all `needed` keys, no keys but these and `optional` ones, and values of the right
+    types.
+    """
     expect(what, data, Mapping, "what to_json() gave", error=InputError)
     assert isinstance(data, Mapping)
     kinds = {**needed, **optional}
@@ -225,14 +228,16 @@ def _fits(value: object, kind: Any) -> bool:
 
 
 Decision: TypeAlias = "bool | CallAnswer | PendingCall"
-"""True or False, an answer, or the request itself, which then stays pending."""
+"""The return value of an approval callback: True, False, an answer, or the `PendingCall` itself to leave it pending."""
 
 OnApproval: TypeAlias = Callable[[PendingCall], "Decision | Awaitable[Decision]"]
-"""Callback that decides on one call in the same process; any exception is a denial."""
+"""Callback that decides on one call while the run waits. An exception in it denies the call."""
 
 
 class CallsPendingError(McpAgentError):
-    """The run ended because calls wait for answers: `requests`. Go on with `Session.resume(answers)`."""
+    """Raised if the run ended because calls wait for answers; `requests` has these calls. Continue with
+    `Session.resume(answers)`.
+    """
 
     def __init__(self, requests: Sequence[PendingCall]) -> None:
         named = ", ".join(f'"{request.tool}" ({request.kind})' for request in requests)
@@ -244,7 +249,7 @@ class CallsPendingError(McpAgentError):
 
 
 def denied_words(tool: str, answer: CallAnswer) -> str:
-    """Return the text for the model of a denied call: who denied it, and the message of the answer."""
+    """Return the text that the model receives for a denied call: who denied it, and the message of the answer."""
     end = f": {answer.message}" if answer.message else "."
     if answer.asked:
         return f'The user declined this call of "{tool}"{end}'
@@ -252,14 +257,14 @@ def denied_words(tool: str, answer: CallAnswer) -> str:
 
 
 def outdated_words(tool: str) -> str:
-    """Return the text for the model of a call that changed after its answer was requested."""
+    """Return the text that the model receives if the call or its tool changed after the answer was requested."""
     return f'"{tool}" or the call changed after the answer was asked for, so it was not run. Call again.'
 
 
 def call_fingerprint(
     call: ToolCall, definition: ToolDefinition, place: int = 0, session: str = ""
 ) -> str:
-    """Return the SHA-256 of the call, its place, its session and the tool's definition, as canonical JSON."""
+    """Return the SHA-256 of the call, its position, its session and the tool's definition, as canonical JSON."""
     bound = [
         session,
         place,

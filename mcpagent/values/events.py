@@ -1,6 +1,6 @@
-"""Define every event of a working agent as one union of values, for a terminal, a web page, a tracer and tests.
+"""All events of a working agent as one union of values, for a terminal, a web page, a tracer and tests.
 
-All events pass through `Emit`. It must not block.
+Every event passes through an `Emit` callback, which must not block.
 """
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ StopReason: TypeAlias = Literal[
     "calls_pending",
     "misfit",
 ]
-"""The reason for the end of a run. "max_turns", "max_tool_calls" and "repeated_calls" end with one forced answer;
-"max_tokens", "max_dollars" and "max_seconds" end at once, with the text so far; "truncated": the answer was cut off;
-"calls_pending": calls wait for an approval or an outside result; "misfit": the answer does not match `output_type`,
-also after a second request."""
+"""The reason for the end of a run.
+
+- "max_turns", "max_tool_calls" and "repeated_calls": the model had to give a last answer.
+- "max_tokens", "max_dollars" and "max_seconds": the run ended at once, with the text so far.
+- "truncated": the answer was cut off.
+- "calls_pending": calls wait for an approval or an external result.
+- "misfit": the answer does not match `output_type`, even after a second request.
+"""
 
 LIMIT_STOPS: Mapping[LimitKind, StopReason] = {
     "turns": "max_turns",
@@ -49,7 +53,7 @@ LIMIT_STOPS: Mapping[LimitKind, StopReason] = {
     "dollars": "max_dollars",
     "seconds": "max_seconds",
 }
-"""The reason for each limit."""
+"""Limit -> the stop reason of a run that reached it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +65,16 @@ class ServerConnecting:
 
 @dataclass(frozen=True, slots=True)
 class ServersAwaited:
-    """A question, or a search, waits for these servers, which are connecting; once more when some are settled."""
+    """A prompt or a search waits for these servers to connect. Sent again whenever some of them are ready or have
+    failed.
+    """
 
     servers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConnected:
-    """The server can be used; `seconds` from the start of the attempt to its list of tools."""
+    """The server is ready; `seconds` is the time from the start of the attempt until its list of tools arrived."""
 
     server: str
     tools: int
@@ -77,7 +83,10 @@ class ServerConnected:
 
 @dataclass(frozen=True, slots=True)
 class ServerFailed:
-    """`reason` is one printable line with phase and cause; `stderr_tail` the last printable lines of its process."""
+    """The server cannot be used. `reason` is one printable line with phase and cause.
+
+    `stderr_tail` has the last printable lines of its process.
+    """
 
     server: str
     reason: str
@@ -114,10 +123,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class RequestSent:
-    """A request goes to the model. Token figures are estimates (characters / 4) of tool definitions as JSON.
+    """A request is sent to the model. Token counts are estimates (characters / 4) of tool definitions as JSON.
 
-    Of the `known_tools`, `deferred_tools` are hidden until they are found; if there are any, `searches` says that
-    the search tools are among those offered.
+    `offered` are the names of the offered tools. Of the `known_tools`, `deferred_tools` are hidden until a search finds
+    them; `searches` is True if the search tools are offered for that.
     """
 
     turn: int
@@ -130,19 +139,21 @@ class RequestSent:
 
     @property
     def eager_tools(self) -> int:
-        """Known tools that every request offers."""
+        """Number of known tools that every request offers."""
         return self.known_tools - self.deferred_tools
 
     @property
     def saved_tokens(self) -> int:
-        """The tokens that offering all known tools would add to the offered ones; below 0 if that is less."""
+        """The tokens that offering all known tools would add to the request; negative if it would need fewer."""
         return self.known_tokens - self.offered_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """`dollars` is what the request cost (US), None if its price is not known. `citations` are the sources that the
-    words of the answer name, each once."""
+    """The model's answer is complete. `dollars` is the cost of the request (US), None if the price is unknown.
+
+    `citations` are the sources that the answer names, each once.
+    """
 
     turn: int
     usage: Usage
@@ -160,17 +171,17 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """The next piece of the model's thinking, if its provider shows that."""
+    """The next piece of the model's thinking, if the provider sends it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRestarted:
-    """The answer that was arriving broke off and starts again, by the same model or by the next one of a chain.
+    """The answer that was arriving broke off; the same model, or the next one of a chain, starts it again.
 
-    Everything shown since the last `RequestSent` is dropped, text and thoughts: forget it, or mark it. The answer
-    follows from here on. `text` is the dropped text, unchanged; `reason` is one printable line.
+    All text and thinking since the last `RequestSent` is invalid: remove or mark it. The new answer follows. `text` is
+    the invalid text, unchanged; `reason` is one printable line.
     """
 
     reason: str
@@ -179,8 +190,10 @@ class AnswerRestarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """`server` is where the call goes, None for local functions and virtual tools. `parent` is the id of the call whose
-    program makes this one, "" for a call of the model's own."""
+    """A call starts. `server` is the server that receives it, None for local functions and virtual tools.
+
+    `parent` is the ID of the call whose program makes this call, "" for a call by the model itself.
+    """
 
     call: ToolCall
     server: str | None
@@ -189,7 +202,9 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """The progress of a call on an MCP server, by the tool's own name there; `message` is a printable line or empty."""
+    """The progress of a call on an MCP server. `tool` is the tool's name on that server; `message` is a printable line
+    or "".
+    """
 
     server: str
     tool: str
@@ -210,7 +225,9 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCall:
-    """A call that the model's provider runs by itself. `server` is the MCP server that it goes to there, else None."""
+    """A call that the model's provider runs itself. `server` is the MCP server that the provider calls, None if it
+    calls none.
+    """
 
     id: str
     name: str
@@ -220,14 +237,14 @@ class ProviderCall:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCallStarted:
-    """The provider runs a call; its `input` may become known only with its end."""
+    """The provider runs a call; `input` may be empty here and complete only in `ProviderCallFinished`."""
 
     call: ProviderCall
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderCallFinished:
-    """The provider's call is over: `outcome` is one printable line. A `failed` one is the model's to react to."""
+    """The provider's call has ended; `outcome` is one printable line. If it `failed`, the model decides what to do."""
 
     call: ProviderCall
     outcome: str
@@ -236,8 +253,11 @@ class ProviderCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolsSearched:
-    """`found` counts all matches; `matches` holds those shown, by offered name, best first. The tools of the servers
-    that were still `connecting` could not be found."""
+    """A search for tools. `found` is the number of all matches; `matches` has the shown ones by offered name, best
+    first.
+
+    Tools of servers that were still `connecting` could not be found.
+    """
 
     query: str
     found: int
@@ -249,7 +269,7 @@ class ToolsSearched:
 
 @dataclass(frozen=True, slots=True)
 class ToolsLoaded:
-    """Tools that the next request offers for the first time; `tokens` estimates their definitions."""
+    """Tools that the next request offers for the first time; `tokens` is an estimate for their definitions."""
 
     names: tuple[str, ...]
     tokens: int
@@ -257,18 +277,19 @@ class ToolsLoaded:
 
 @dataclass(frozen=True, slots=True)
 class ToolsRemoved:
-    """Tools that are not offered any more, by offered name."""
+    """Tools that the next request no longer offers, by offered name."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationCompacted:
-    """From now on the model receives less of the conversation, which itself stays complete.
+    """From now on, requests contain a shorter version of the conversation. The history itself stays complete.
 
     A summary replaces `summarised` messages; if there is no summary, `without_summary` is the reason in one printable
-    line. Of `shortened` results the beginning remains. Both count all compactions so far. Tokens are expected ones, of
-    the next request before and after the compaction. `usage` is that of the summary.
+    line. `shortened` results are sent only with their beginnings. Both numbers count all compactions so far.
+    `tokens_before` and `tokens_after` are estimates for the next request. `usage` is the usage of the summary.
+    `window_tokens` is the model's context window.
     """
 
     tokens_before: int
@@ -282,9 +303,9 @@ class ConversationCompacted:
 
 @dataclass(frozen=True, slots=True)
 class LimitReached:
-    """A limit is used up, so the run ends. Of `most`, `used` was taken; None if a price is not known.
+    """The run ends because it used up a limit. `most` is the limit, `used` the usage; None if a price is unknown.
 
-    `scope` says whose it is: the "run"'s, the "session"'s, or that of the "caller" of this agent.
+    `scope` is the owner of the limit: this "run", its "session", or the "caller" that called this agent as a tool.
     """
 
     limit: LimitKind
@@ -303,7 +324,7 @@ class LimitReached:
         return shown_amount(self.limit, self.most)
 
     def said(self, what: str = "", *, limit: str = "") -> str:
-        """Return the text with `what` after the amount, and `limit` instead of the limit's Python spelling."""
+        """Return the text with `what` after the amount, and with `limit` instead of the limit as Python code."""
         return stopped_words(
             ReachedLimit(self.limit, self.most, self.used),
             self.scope,
@@ -314,21 +335,21 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True)
 class StateSnapshot:
-    """The whole state that tools share with a client, as JSON data."""
+    """The whole state that tools share with a client (`ToolContext`), as JSON data."""
 
     state: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """The changes of that state since the last snapshot or delta: an RFC 6902 patch."""
+    """The changes of the shared state since the last snapshot or delta, as an RFC 6902 patch."""
 
     patch: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CustomEvent:
-    """An event of a tool's own, from `ToolReturn(events=...)`; `value` is JSON data."""
+    """An event that a tool defines, from `ToolReturn(events=...)`; `value` is JSON data."""
 
     name: str
     value: Any
@@ -336,7 +357,7 @@ class CustomEvent:
 
 @dataclass(frozen=True, slots=True)
 class SubagentEvent:
-    """An event of an agent that was called as a tool; `path` names the tools from the outermost agent down to it."""
+    """An event of an agent that was called as a tool; `path` has the names of the called tools, the outermost first."""
 
     path: tuple[str, ...]
     event: Event
@@ -344,18 +365,18 @@ class SubagentEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """The end of one run: its answer, why it ended, what it used.
+    """The end of a run: its answer, the reason for the end, and the usage.
 
     `pending` are the calls that wait for an answer, `citations` the sources that the answer names.
 
-    `spent` holds `usage`, the cost, and the share of tool definitions in it. `seconds` are those from the prompt to the
-    end, without those in which a person was asked.
+    `spent` contains `usage`, the cost, and the share of tool definitions in it. `seconds` is the time since the prompt,
+    without the time that a person needed to answer questions.
 
     With an `output_type`, `output` is the value, if there is one (`has_output`), and `answer` its JSON; `problems` are
-    the misfits.
+    the errors of an answer that does not match.
 
-    `limit` is the limit that ended the run, if one did: `answer` is the text so far, "" if there was none. If calls
-    wait, it is a limit that was reached as well, and the stop reason stays "calls_pending".
+    `limit` is the limit that ended the run, None if no limit did: `answer` is then the text so far, or "". If calls
+    wait, `limit` may name a limit that was reached as well; the stop reason stays "calls_pending".
     """
 
     answer: str
@@ -406,7 +427,7 @@ Emit: TypeAlias = Callable[[Event], None]
 
 
 def log_warnings(event: Event) -> None:
-    """Log warnings; this is the default listener."""
+    """Log warnings and failures; this is the default listener."""
     if isinstance(event, ServerFailed):
         logger.warning("%s", event.reason)
     elif isinstance(event, LimitReached) or (
@@ -421,9 +442,9 @@ _SLOW_SECONDS = 1.0
 def guarded(
     listener: Callable[[Event], object], clock: Callable[[], float] = time.monotonic
 ) -> Emit:
-    """Return the listener with its errors logged, and one warning if it takes a second or more or is `async`.
+    """Return a listener that never raises: its errors are logged.
 
-    A listener cannot break a run, but the run waits for it.
+    It is reported once if it takes a second or longer, or if it is `async`. The run waits for its listener.
     """
     told: set[str] = set()
 
@@ -458,4 +479,4 @@ def guarded(
 
 
 def ignore(event: Event) -> None:
-    """Ignore an event."""
+    """Do nothing; the listener of a run without one."""

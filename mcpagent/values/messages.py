@@ -1,7 +1,7 @@
 """The values of a conversation: messages and their parts, tool definitions, token usage.
 
-All are frozen dataclasses that hold plain JSON data, so a history can be compared, saved and handed to
-another provider. `dump_messages` and `load_messages` are the only way to JSON and back.
+All are frozen dataclasses with plain JSON data, so a history can be compared, saved and passed to another provider.
+Only `dump_messages` and `load_messages` convert a history to JSON and back.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ ToolErrorKind: TypeAlias = Literal[
 
 
 RequestKind: TypeAlias = Literal["tool", "prompt", "resource"]
-"""The kind of a server request that a model caused."""
+"""The kind of request that a model's call sends to a server."""
 
 
 class ToolKey(NamedTuple):
-    """The identity of a tool: the ID of its source, and the name that the source itself has for it.
+    """The identity of a tool: the ID of its source, and its name there.
 
-    A server's ID is its name, a toolset has the ID that it was given. A tool without a source ID (None) is identified
-    by `listed` as well, the name under which its toolset lists it. So is one that its source lists twice.
+    A server's ID is its name; a toolset's ID is the one passed to it. `listed` is the name under which the toolset
+    lists the tool. It is part of the identity if the source has no ID (None), or lists the tool twice; else it is "".
     """
 
     source: str | None
@@ -56,20 +56,22 @@ class ToolKey(NamedTuple):
 
     @property
     def own_name(self) -> str:
-        """The name that rules use: the source's own; without a source ID, the one that is listed."""
+        """The tool's name in rules: its name in the source; the listed name if the source has no ID."""
         if self.source is not None:
             return self.name
         return self.listed
 
     @property
     def label(self) -> str:
-        """The own name behind the source ID, if there is one."""
+        """The tool's name after the ID of its source, if the source has one."""
         if self.source is None:
             return self.listed
         return f"{self.source}.{self.name}"
 
     def offered_as(self, name: str) -> ToolKey:
-        """Complete a key that was stored before keys had `listed`, by the offered name that was stored with it."""
+        """Return a complete key for one stored by an older version, without `listed`: `name` is the offered name stored
+        with it.
+        """
         if self.source is not None or self.listed:
             return self
         return self._replace(listed=name)
@@ -79,11 +81,13 @@ class ToolKey(NamedTuple):
 class ToolDefinition:
     """A tool definition as the model receives it.
 
-    `name` is the offered name (unique in a conversation, `^[a-zA-Z0-9_-]{1,64}$`). `parameters` is the input JSON
-    Schema as its server gave it, unless something hides in it (`mcp/lists/shown_tools.py`). `server` is the configured
-    server's name, None for a local function; `original_name` is what that server calls the tool. `read_only` is the
-    server's own claim, so a hint only. `source` is the ID of a local function's toolset, else "". `listed` is
-    the name under which its toolset lists a tool, if that identifies it and is not the offered name.
+    - `name`: the offered name, unique in a conversation, `^[a-zA-Z0-9_-]{1,64}$`.
+    - `parameters`: the input JSON Schema from the server; only hidden characters are removed
+      (`mcp/lists/shown_tools.py`).
+    - `server`: the name of the configured server, None for a local function. `original_name`: the tool's name there.
+    - `read_only`: the server's own claim, so only a hint; None if it makes none.
+    - `source`: the ID of a local function's toolset, else "".
+    - `listed`: see `ToolKey`; "" if it is the offered name or not needed.
     """
 
     name: str
@@ -100,7 +104,7 @@ class ToolDefinition:
 
     @property
     def key(self) -> ToolKey:
-        """The tool's identity, which stays the same under any offered name."""
+        """The tool's identity, which does not depend on its offered name."""
         key = ToolKey(
             self.server or self.source or None,
             self.original_name or self.name,
@@ -110,38 +114,38 @@ class ToolDefinition:
 
     @property
     def kind(self) -> RequestKind:
-        """The kind of request that a call makes: a tool, or the kinds of `PromptRequest` and `ResourceRequest`."""
+        """The kind of request that a call sends: "tool", or that of a subclass."""
         return "tool"
 
 
 class PromptRequest(ToolDefinition):
-    """A prompt of `server`, as a call of `get_prompt` requests it; `original_name` is the prompt's."""
+    """The request that a call of `get_prompt` makes: a prompt of `server`, whose name is `original_name`."""
 
     __slots__ = ()
 
     @property
     def kind(self) -> RequestKind:
-        """A prompt."""
+        """The kind of request: "prompt"."""
         return "prompt"
 
 
 class ResourceRequest(ToolDefinition):
-    """A resource of `server`, as a call of `get_resource` requests it; `original_name` is the URI that is sent.
+    """The request that a call of `get_resource` makes: a resource of `server`. `original_name` is the URI that is sent.
 
-    `read_only` is True if its server listed that very URI.
+    `read_only` is True only if the server listed exactly this URI.
     """
 
     __slots__ = ()
 
     @property
     def kind(self) -> RequestKind:
-        """Return "resource", for each request."""
+        """The kind of request: "resource"."""
         return "resource"
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A source that the words of an answer name: a page's `url`, or "" of a file; third-party text, all of it.
+    """A source that an answer cites. All fields are third-party text; `url` is "" for a file.
 
     `cited_text` is the cited passage, if the provider reported it.
     """
@@ -153,18 +157,18 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text of a prompt, an answer or a tool's result. `citations` are the sources of an answer's text, in order."""
+    """Text of a prompt, an answer or a tool's result. `citations` are the sources of an answer, in order."""
 
     text: str
     provider_data: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Data of the provider (citations, item IDs), which goes back to that provider unchanged."""
+    """Data of the provider (citations, item IDs) that later requests return to it unchanged."""
     citations: tuple[Citation, ...] = ()
     type: Literal["text"] = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture in a prompt or a tool's result: `media_type` such as "image/png", `data` in Base64."""
+    """An image in a prompt or a tool's result: `media_type` such as "image/png", `data` in Base64."""
 
     media_type: str
     data: str
@@ -201,7 +205,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class ImageUrl:
-    """The address of a picture. mcpagent never fetches it: the provider does, if it can."""
+    """The URL of an image. The provider loads it, if it can; mcpagent never does."""
 
     url: str
     type: Literal["image_url"] = "image_url"
@@ -227,14 +231,14 @@ class FileId:
 class File:
     """A file for a prompt, by its path: `ask(["Summarise this.", File("report.pdf")])`.
 
-    `ask` reads it, and turns it into a part by its bytes: text, a picture, a document or a recording.
+    `ask` reads the file and decides by its bytes whether it is sent as text, an image, a document or a recording.
     """
 
     path: str | PathLike[str]
 
 
 FilePart: TypeAlias = Image | Document | Audio | ImageUrl | FileId
-"""A part that is no text."""
+"""A part of content other than text."""
 
 Content: TypeAlias = Text | FilePart
 """A part of a prompt or of a tool's result."""
@@ -244,9 +248,9 @@ FILE_PARTS = (Image, Document, Audio, ImageUrl, FileId)
 
 @dataclass(frozen=True, slots=True)
 class BinaryBlock:
-    """The bytes of a file that is stored outside of the conversation: `media_type`, `data` in Base64, and its address.
+    """The bytes of a file stored outside of the conversation: `media_type`, `data` in Base64, and its address.
 
-    It is no part of a message; the content names it.
+    It is not part of a message; the message's content only refers to it.
     """
 
     media_type: str
@@ -267,7 +271,7 @@ _T = TypeVar("_T")
 
 
 def json_copy(value: _T) -> _T:
-    """Return a copy of JSON data of any depth; it shares values other than dicts and lists."""
+    """Return a copy of JSON data of any depth. Dicts and lists are copied, other values are shared."""
     top: list[Any] = [value]
     waiting: list[dict[Any, Any] | list[Any]] = [top]
     while waiting:
@@ -283,7 +287,7 @@ def json_copy(value: _T) -> _T:
 
 
 def nests_deeper(value: Any, levels: int) -> bool:
-    """Return whether JSON data has more than `levels` levels of dicts and lists."""
+    """Return whether JSON data has more than `levels` nested levels of dicts and lists."""
     level = [value]
     for _ in range(levels + 1):
         level = [
@@ -299,7 +303,10 @@ def nests_deeper(value: Any, levels: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model asks for. `malformed` is the argument text if that was not one JSON object; it is never run."""
+    """A call that the model requests.
+
+    `malformed` is the text of the arguments if it is not one JSON object; such a call never runs.
+    """
 
     id: str
     name: str
@@ -309,16 +316,16 @@ class ToolCall:
     type: Literal["tool_call"] = "tool_call"
 
     def copied(self) -> ToolCall:
-        """Return the call with a copy of its arguments, for code that may change them: the history stays unchanged."""
+        """Return the call with a copy of its arguments, for code that may change them without changing the history."""
         return replace(self, arguments=json_copy(self.arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadedResult:
-    """A reference to an offloaded result; the conversation has a preview of it (`mcpagent.run.large_results`).
+    """A reference to an offloaded result, of which the conversation has a preview (`mcpagent.run.large_results`).
 
-    Readers use `handle` to get it. `tokens` estimates how much of the window the whole would take, `kind` is its format
-    in one word: "JSON", "CSV", "text". A "binary" result with 0 tokens has all of its text in the conversation.
+    `handle` is the ID with which tools read the result. `tokens` is an estimate for the whole result, `kind` its format
+    in one word: "JSON", "CSV", "text". For a "binary" result with 0 tokens, the conversation has all of its text.
     """
 
     handle: str
@@ -328,9 +335,9 @@ class OffloadedResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call. `seconds` is its run time, without the time in which a person was asked.
+    """The result of a call. `seconds` is its run time, without the time of questions to a person.
 
-    With `set_aside`, `content` is a preview of the result.
+    `error` is None for a success. If `set_aside` refers to an offloaded result, `content` is only its preview.
     """
 
     call_id: str
@@ -343,13 +350,15 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """Its text parts, joined by line breaks."""
+        """The text parts of the result, joined by line breaks."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolsShown:
-    """Tools whose call signature a search result showed the model, by offered name, and by key in the same order."""
+    """Tools that a search result described to the model with their signatures: offered names, and keys in the same
+    order.
+    """
 
     names: tuple[str, ...]
     keys: tuple[ToolKey, ...] = ()
@@ -366,11 +375,12 @@ class ToolsShown:
 
 @dataclass(frozen=True, slots=True)
 class ToolsChanged:
-    """A change of the offered tools at this point of the history: folding these parts returns the discovered tools.
+    """A change of the offered tools at this point of the history. All changes together give the discovered tools.
 
-    `was` are the tools among them that were offered from the start: their position among all of these, and their
-    definition so far, so that earlier messages can be sent again unchanged. `joined` are tools that the model's
-    provider can find by itself from here on; they are hidden until it does.
+    `added` are new or changed definitions, `removed` offered names. `lost` are those of the removed tools that are no
+    longer available. `was` has tools among them that were offered from the start: the position among these, and the
+    earlier definition, so that earlier messages can be sent unchanged. `joined` are tools that the model's provider can
+    find by itself from here on; they are hidden until it does.
     """
 
     added: tuple[ToolDefinition, ...] = ()
@@ -388,7 +398,9 @@ class ToolsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProviderBlock:
-    """Content only its own provider understands: replayed to it unchanged, skipped by the others."""
+    """Content that only one provider understands: later requests return it to that provider unchanged, others do not
+    get it.
+    """
 
     data: dict[str, Any]
     type: Literal["provider_block"] = "provider_block"
@@ -396,9 +408,9 @@ class ProviderBlock:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container in which a provider ran code for this answer: the next request of the conversation uses it again.
+    """The container in which a provider ran code for this answer; the next request of the conversation reuses it.
 
-    `expires_at` is the provider's own time (ISO 8601), "" if it reported none.
+    `expires_at` is the time that the provider reported (ISO 8601), or "".
     """
 
     id: str
@@ -408,22 +420,22 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Mark a message that stays verbatim when others of its age are summarised."""
+    """Marks a message that stays verbatim when a compaction summarises the messages around it."""
 
     type: Literal["pinned"] = "pinned"
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """From here on, a model receives less of the earlier messages.
+    """A compaction: from this message on, requests omit earlier messages. The last one in a history counts.
 
-    The history itself stays complete; the last one counts.
-
-    Of the messages before its own, the last `kept` are sent, and those of `pinned`, counted back from its own (1: the
-    message before it). `summary` is a model's summary of the others; "" if there are no others, or if it could not be
-    made (`is_cut`). `shortened` are results in place of longer ones of the same calls. `used` names the found tools
-    that were called, the latest last. The last `unmoved` messages before it still follow the messages that they were
-    written after. In the head of a request, `kept` counts the following messages that do not.
+    - `kept`: the number of messages before this one that are still sent.
+    - `pinned`: further messages that are sent, counted backwards (1: the message before this one).
+    - `summary`: a model's summary of the others; "" if there are no others, or if it failed (`is_cut`).
+    - `shortened`: results that are sent instead of longer ones of the same calls.
+    - `used`: names of discovered tools that were called, the latest last.
+    - `unmoved`: how many of the last messages still follow the messages that they were written after. In the first
+      message of a request, `kept` counts the following messages for which that is not so.
     """
 
     kept: int
@@ -437,12 +449,12 @@ class Compacted:
 
     @property
     def leaves_out(self) -> bool:
-        """True if it replaces messages that are no longer sent."""
+        """Return whether earlier messages are omitted."""
         return bool(self.summary) or self.is_cut
 
 
 def texts_for_model(content: tuple[Content, ...]) -> tuple[Content, ...]:
-    """Return a result's content with each text cleaned for a model; the same tuple if nothing changes."""
+    """Return the content of a result with each text cleaned for a model; the same tuple if nothing changes."""
     shown = tuple(
         replace(part, text=text)
         if isinstance(part, Text) and (text := for_model(part.text)) is not part.text
@@ -474,15 +486,15 @@ Part: TypeAlias = (
 
 
 WireProtocol: TypeAlias = Literal["messages", "responses", "chat"]
-"""Anthropic's Messages API, OpenAI's Responses API, and Chat Completions, which most other servers speak."""
+"""The API of a model: Anthropic's Messages, OpenAI's Responses, or Chat Completions, which most other servers have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The model that wrote an answer, and its address: parts other than text and calls can only be read there.
+    """The model that wrote an answer, and its address: other models can read only the text and the calls of the answer.
 
-    `address` is host, port and path of the API, `provider` its name for people; "" if a field is unknown, as in
-    histories from elsewhere. `models/sendable_history.py` decides which parts another model may receive.
+    `address` is host, port and path of the API, `provider` its display name. A field is "" if unknown, as in imported
+    histories. `models/sendable_history.py` decides which parts another model may receive.
     """
 
     provider: str
@@ -493,9 +505,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message. Results of tool calls, and the tool changes they caused, are in "tool" messages in call order.
+    """A message. Tool results, and the tool changes that they caused, are in "tool" messages in call order.
 
-    `origin` is of an assistant message, and of each of its parts: None if no provider's model wrote it.
+    `origin` is the model that wrote an assistant message; None if no provider's model wrote it.
     """
 
     role: Role
@@ -504,12 +516,12 @@ class Message:
 
     @property
     def text(self) -> str:
-        """Its text parts, joined."""
+        """The text parts of the message, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls in it, malformed ones too, in order."""
+        """The calls in the message in order, including malformed ones."""
         calls: tuple[ToolCall, ...] = ()
         for part in self.parts:
             if isinstance(part, ToolCall):
@@ -518,7 +530,7 @@ class Message:
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The sources that its words name, each once, in order."""
+        """The sources that the message cites, each once, in order."""
         found: dict[tuple[str, str], Citation] = {}
         for part in self.parts:
             for one in part.citations if isinstance(part, Text) else ():
@@ -527,7 +539,7 @@ class Message:
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
-        """The results in it, in order."""
+        """The tool results in the message, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
@@ -541,18 +553,18 @@ def user_message(text: str) -> Message:
 
 
 MOST_COUNTED_TOKENS = 10**15
-"""The limit of a token count, so that sums of counts can still be stored."""
+"""Maximum of a token count, so that sums of counts can still be stored."""
 
 _WHOLE = {int}
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counted them; values add up with `+`.
+    """Token counts as the provider reports them; values add up with `+`.
 
-    `input_tokens` is the whole input, cached part included; `cache_read_tokens` and `cache_write_tokens` are the tokens
-    of it that were read from and written to the prompt cache. `web_searches` are those that the provider ran, and
-    charges for. An invalid number of tokens, such as one below 0, becomes 0: it counts as not reported.
+    `input_tokens` is the whole input; `cache_read_tokens` and `cache_write_tokens` are the parts of it that were read
+    from and written to the prompt cache. `web_searches` are searches that the provider ran and charges for. An invalid
+    number, such as a negative one, becomes 0.
     """
 
     input_tokens: int = 0
@@ -571,7 +583,7 @@ class Usage:
             self.requests,
             self.web_searches,
         )
-        # There are many: the check of valid values must be cheap.
+        # There are many values, so the check of a valid one must be cheap.
         if (
             {*map(type, told)} == _WHOLE
             and min(told) >= 0
@@ -583,7 +595,7 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Input and output."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -615,12 +627,11 @@ NO_USAGE = Usage()
 class Spent:
     """The resources used: tokens, money, the share of tool definitions, turns, calls, time. Values add up with `+`.
 
-    `dollars` (US) adds up the requests whose price is known; `cost_known` is True if these are all requests.
-    `definition_tokens` estimates (characters / 4) the definitions that the requests offered, `saved_tokens` the tokens
-    that offering every known tool each time would have added to that: below 0 if there are fewer tools than search
-    tools are worth. `turns`, `tool_calls` and `seconds` are counted as `Limits` count them; sums that differ in seconds
-    alone are equal. `estimated_tokens` are tokens that no provider reported, of requests that were answered without a
-    count or cut off: they are not in `usage`, but count for limits as these do.
+    `dollars` (US) is the sum for requests with a known price; `cost_known` is True if that is every request.
+    `definition_tokens` estimates (characters / 4) the definitions that the requests offered. `saved_tokens` estimates
+    how much more offering all known tools would have cost; negative if tool search cost more. `turns`, `tool_calls` and
+    `seconds` are as in `Limits`; two values that differ only in seconds are equal. `estimated_tokens` replace missing
+    counts of the provider: they are not in `usage`, but count for limits.
     """
 
     usage: Usage = NO_USAGE
@@ -635,7 +646,7 @@ class Spent:
 
     @property
     def tokens(self) -> int:
-        """Input and output, those that are estimated too."""
+        """The sum of input and output tokens, including estimated ones."""
         return self.usage.tokens + self.estimated_tokens
 
     def __add__(self, other: Spent) -> Spent:
@@ -660,11 +671,10 @@ class Spent:
 class Step:
     """The cost of one answer of a model.
 
-    `place` is the position of its message; `offered` names the offered tools, in order.
-
-    `dollars` is None if the price is unknown, `seconds` the time until the answer was complete. `begun` is the time of
-    the request, in seconds since 1970, 0 if unknown. `saved_tokens` estimates the tokens of the definitions that were
-    not sent, of `known_tools` in all.
+    `place` is the position of its message; `offered` has the names of the offered tools, in order. `dollars` is None if
+    the price is unknown; `seconds` is the time until the answer was complete. `begun` is the time of the request, in
+    seconds since 1970, 0 if unknown. `saved_tokens` estimates the definitions that tool search kept out of the request;
+    `known_tools` is the number of all tools.
     """
 
     place: int
@@ -679,7 +689,7 @@ class Step:
 
 
 def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the history as plain JSON data. Raises `InputError` if it is no list of messages."""
+    """Return the history as plain JSON data. Raises `InputError` unless it is a list of messages."""
     expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
     data: list[dict[str, Any]] = adapter(list[Message]).dump_python(
         list(messages), mode="json"
@@ -694,11 +704,11 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def load_messages(data: object) -> list[Message]:
-    """Return the history that `dump_messages` returned, in this version or another.
+    """Return the history from data that `dump_messages` of this or another version returned.
 
-    Raises `InputError` if it is not one, with the position as a path, `messages[2].parts[0].text`. Unknown fields are
-    ignored. Unknown kinds of content are an error, since a history without them would be a different one. If an old
-    history names only the `provider` of an answer, nothing else is known of its origin.
+    Raises `InputError` if the data is not a history, with the position as a path, `messages[2].parts[0].text`. Unknown
+    fields are ignored. Unknown types of content are an error, since a history without them would be a different one. If
+    an old history has only the `provider` of an answer, the other fields of its origin are "".
     """
     if not isinstance(data, Sequence) or isinstance(data, str | bytes):
         raise _no_history("", f"expected a list of messages, got {_kind(data)}")
@@ -706,7 +716,7 @@ def load_messages(data: object) -> list[Message]:
 
 
 def load_message(item: object, place: int) -> Message:
-    """Load a message of a history like `load_messages`; `place` is its position, for the text of an `InputError`."""
+    """Load one message like `load_messages`; `place` is its position, for the text of an `InputError`."""
     if isinstance(item, Message):
         return item
     path = f"[{place}]"
@@ -776,7 +786,7 @@ _CONTENT = {
 
 
 def _of_another_kind(steps: Sequence[int | str], result: Mapping[Any, Any]) -> bool:
-    """Return whether an error is about a content type that was tried, but that the result does not claim."""
+    """Return whether a validation error is about a content type that was only tried: the result names another type."""
     match steps:
         case ["content", int(place), str(tried), *_] if tried in _CONTENT:
             piece = result["content"][place]

@@ -1,6 +1,6 @@
-"""State that toolsets share: pydantic models under namespaces, saved, sent to a client and taken back as a whole.
+"""State that toolsets share: pydantic models under namespaces, which are saved, sent to a client and restored together.
 
-Every change of several fields is all or nothing: it is checked completely before the first field is set.
+A change of several fields applies completely or not at all: all values are validated before the first one is set.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class _Namespace:
     client_writable: frozenset[str] = frozenset()
 
     def fields(self) -> dict[str, str]:
-        """Exposed field names on the wire, by field name; fields excluded from dumps are never on the wire."""
+        """Return the names under which a client gets the fields, by field name. Fields excluded from dumps are not
+        among them.
+        """
         if not self.expose:
             return {}
         return {
@@ -49,9 +51,8 @@ class ToolContext:
     """Typed state that the toolsets of one session share: a pydantic model under each namespace.
 
     All toolsets with the same context read and write the same values. It is not the context of a run or call: tool
-    functions get that as `RunContext`, whose `tool_context` is this object.
-
-    `state_key` is the key under which a client gets the state; None: the state itself is the top level.
+    functions get that as `RunContext`, whose `tool_context` is this object. `state_key` is the key under which a client
+    gets the state; None: at the top level.
     """
 
     @checked()
@@ -60,7 +61,7 @@ class ToolContext:
         self._namespaces: dict[str, _Namespace] = {}
         self._waiting: dict[str, dict[str, Any]] = {}
 
-    # -- namespaces -----------------------------------------------------------------------------------------------
+    # -- Namespaces ----------------------------------------------------------------------------------------------------
 
     def register(
         self,
@@ -72,8 +73,8 @@ class ToolContext:
     ) -> None:
         """Register a model under a namespace; it replaces an earlier one.
 
-        `expose` False keeps it on the server: out of snapshots, still in dumps. `client_writable` fields are all that
-        an untrusted restore may set. Raises `ConfigError` if another namespace exposes a field of the same name.
+        With `expose=False`, clients never receive it; dumps still contain it. An untrusted restore may set only
+        `client_writable` fields. Raises `ConfigError` if another namespace exposes a field of the same name.
         """
         from pydantic import BaseModel
 
@@ -107,7 +108,7 @@ class ToolContext:
     def get(
         self, namespace: str, state_type: type[BaseModel] | None = None
     ) -> BaseModel | None:
-        """Return the model of this namespace, or None if it is missing or of another type."""
+        """Return the model of this namespace; None if it is missing or not a `state_type`."""
         held = self._namespaces.get(namespace)
         if held is None or (
             state_type is not None and not isinstance(held.state, state_type)
@@ -119,9 +120,9 @@ class ToolContext:
     def get_or_create(
         self, namespace: str, state_type: type[State], **options: Any
     ) -> State:
-        """Return the model there, or a new one; `options` are those of `register`.
+        """Return the model of this namespace, or register a new one; `options` are those of `register`.
 
-        Raises `ConfigError` if the namespace holds another type.
+        Raises `ConfigError` if the namespace has a model of another type.
         """
         expect_options("get_or_create", ToolContext.register, options)
         held = self._namespaces.get(namespace)
@@ -151,10 +152,12 @@ class ToolContext:
         self._namespaces.clear()
         self._waiting.clear()
 
-    # -- saving ---------------------------------------------------------------------------------------------------
+    # -- Saving and restoring ------------------------------------------------------------------------------------------
 
     def dump_namespaces(self) -> dict[str, dict[str, Any]]:
-        """Return every namespace as plain JSON data, server-only ones too, and pending requests."""
+        """Return all namespaces as plain JSON data, including unexposed ones and restored data that is not registered
+        yet.
+        """
         return {
             **self._waiting,
             **{
@@ -166,8 +169,8 @@ class ToolContext:
     def restore_namespaces(self, data: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Restore the result of `dump_namespaces`, also of another process, into the registered models.
 
-        Data of other namespaces waits until code registers them. Returns a line for each namespace whose data no longer
-        fits its model; that model stays unchanged.
+        Data of other namespaces waits until they are registered. Returns a line for each namespace whose data does not
+        fit its model; that model stays unchanged.
         """
         problems: list[str] = []
         for name, fields in data.items():
@@ -187,7 +190,7 @@ class ToolContext:
         return problems
 
     def _restored(self, namespace: str, fresh: State) -> State:
-        """Return the restored model if fitting data of this namespace waits; else the fresh one."""
+        """Return the namespace's restored model if data waits for it and fits; else `fresh`."""
         waiting = self._waiting.pop(namespace, None)
         if waiting is None:
             return fresh
@@ -204,7 +207,8 @@ class ToolContext:
         data: Mapping[str, Any],
         **options: Any,
     ) -> State:
-        """Register a namespace with its data of `dump_namespaces`. Raises `InputError` if the data does not fit.
+        """Register a namespace with its part of a `dump_namespaces` result. Raises `InputError` if the data does not
+        fit.
 
         `options` are those of `register`; by default, those of an earlier registration stay.
         """
@@ -220,10 +224,10 @@ class ToolContext:
         self.register(namespace, state, **options)
         return state
 
-    # -- a client's view ------------------------------------------------------------------------------------------
+    # -- The state that a client sees ----------------------------------------------------------------------------------
 
     def build_state_snapshot(self) -> dict[str, Any]:
-        """All exposed fields in one flat object, as plain JSON data."""
+        """Return all exposed fields in one flat object, as plain JSON data."""
         snapshot: dict[str, Any] = {}
         for name, held in self._namespaces.items():
             dumped = _dumped(name, held.state, by_alias=True)
@@ -237,8 +241,8 @@ class ToolContext:
     ) -> list[str]:
         """Set the fields in the data on the registered models; return the names of the set fields.
 
-        Other fields stay, unknown ones are ignored. `untrusted`: only `client_writable` fields are set.
-        Raises `InputError` with the field's path if a value does not fit; then nothing was changed.
+        Fields that the data lacks stay unchanged; unknown fields are ignored. `untrusted`: only `client_writable`
+        fields are set. Raises `InputError` with the field's path if a value does not fit; then nothing was changed.
         """
         if not isinstance(data, Mapping):
             raise InputError(f"state: expected an object, got {type(data).__name__}")
@@ -281,28 +285,32 @@ class ToolContext:
         checked: list[tuple[BaseModel, str, Any]] = []
         for name, fields in changes.items():
             state = self._namespaces[name].state
-            # The whole model is checked: validators may look at several fields.
+            # Validate the whole model, because a validator may look at several fields.
             current = {key: getattr(state, key) for key in type(state).model_fields}
             fresh = _checked(label, type(state), {**current, **fields})
             checked += [(state, key, getattr(fresh, key)) for key in fields]
         for state, key, value in checked:
-            # Past the model's own validate_assignment: it would judge one field at a time, and could refuse midway.
+            # Bypass the model's own `validate_assignment`: it would check one field at a time, and could fail midway.
             state.__dict__[key] = value
             state.__pydantic_fields_set__.add(key)
         return [key for _, key, _ in checked]
 
-    # -- the state as one value, as AG-UI has it --------------------------------------------------------------------
+    # -- The state as one value, as in AG-UI ---------------------------------------------------------------------------
 
     @property
     def state(self) -> dict[str, Any]:
-        """The snapshot, under `state_key` if there is one."""
+        """The snapshot of the exposed fields, under `state_key` if that is set."""
         snapshot = self.build_state_snapshot()
         if self.state_key is not None:
             return {self.state_key: snapshot}
         return snapshot
 
     def receive(self, state: Any) -> list[str]:
-        """Set `client_writable` fields from a client's state, flat or under `state_key`, all or nothing."""
+        """Set the `client_writable` fields from a client's state, all or nothing; the state may be flat or under
+        `state_key`.
+
+        Returns the names of the set fields.
+        """
         if state is None:
             return []
         if (
@@ -341,21 +349,23 @@ def _checked(label: str, state_type: type[State], data: dict[str, Any]) -> State
 
 
 class StateChannel:
-    """The state of a context as a client last received it, so that the client can receive only the changes."""
+    """The connection of a context to one client: it stores the state that the client last received, to send only
+    changes.
+    """
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
         self._sent: dict[str, Any] | None = None
 
     def snapshot(self) -> StateSnapshot:
-        """Return the whole state, the first state event of every run."""
+        """Return the whole state, as the first state event of every run."""
         self._sent = self._context.state
         return StateSnapshot(self._sent)
 
     def changes(self) -> StateSnapshot | StateDelta | None:
-        """Return the changes since the last snapshot or patch, as an RFC 6902 patch; None if nothing changed.
+        """Return the changes since the last snapshot or delta, as an RFC 6902 patch; None if nothing changed.
 
-        A snapshot if none was sent yet, since a patch would have nothing to apply to.
+        Returns a snapshot if none was sent yet, because a patch needs one to apply to.
         """
         state = self._context.state
         if self._sent is None:
@@ -374,16 +384,18 @@ class StateChannel:
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    # As JSON text, since 1 == True == 1.0 in Python and not on the wire.
+    # Compare as JSON text: in Python, 1 == True == 1.0.
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-# -- features -------------------------------------------------------------------------------------------------------
+# -- Features of an application ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureNamespace:
-    """A namespace that a feature needs; `make` builds its first state."""
+    """A namespace that a feature needs. `make` creates its first state; for the other fields, see
+    `ToolContext.register`.
+    """
 
     namespace: str
     make: Callable[[], BaseModel]
@@ -398,11 +410,13 @@ class FeatureRegistry:
         self._features: dict[str, tuple[FeatureNamespace, ...]] = {}
 
     def add(self, feature: str, *needs: FeatureNamespace) -> None:
-        """Declare a feature, or replace its declaration. A feature without `needs` needs no state."""
+        """Declare the namespaces that a feature needs, replacing an earlier declaration."""
         self._features[feature] = needs
 
     def needs(self, feature: str) -> tuple[FeatureNamespace, ...]:
-        """Return the namespaces of a feature. Raises `ValueError` for an unknown one, and lists the known ones."""
+        """Return the namespaces of a feature. Raises `ValueError` for an unknown feature; the message lists the known
+        ones.
+        """
         if feature not in self._features:
             known = ", ".join(sorted(self._features)) or "none"
             raise ValueError(
@@ -422,9 +436,9 @@ def prepare_context(
     *,
     registry: FeatureRegistry = features,
 ) -> ToolContext:
-    """Register the missing namespaces of the features; set `state_key` if passed. Idempotent.
+    """Register the namespaces of the features that `context` lacks; set its `state_key` if passed. Return the context.
 
-    Raises `ValueError` for an unknown feature, before anything is registered.
+    Idempotent. Raises `ValueError` for an unknown feature, before anything is registered.
     """
     if isinstance(features, str):
         raise ValueError(
@@ -448,7 +462,7 @@ def prepare_context(
     return context
 
 
-# -- contexts of many conversations -----------------------------------------------------------------------------------
+# -- Contexts of many conversations ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -459,10 +473,10 @@ class _Cached:
 
 
 class ToolContextCache:
-    """A cache of one `ToolContext` per conversation thread, in memory.
+    """A cache in memory with one `ToolContext` for each conversation thread.
 
-    A context unused for `ttl_seconds` is dropped, and the longest unused one when there are more than `max_size`; one
-    in use never is. `clock` must not go backwards; `time.monotonic` by default.
+    A context unused for `ttl_seconds` is dropped, and the longest unused one if there are more than `max_size`; a
+    context in use is never dropped. `clock` must not go backwards; `time.monotonic` by default.
     """
 
     @checked()
@@ -494,7 +508,7 @@ class ToolContextCache:
     @checked(InputError)
     @contextmanager
     def using(self, thread_id: str) -> Iterator[tuple[ToolContext, bool]]:
-        """`get_or_create`, for as long as a run lasts: until it ends the context is not dropped."""
+        """Return `get_or_create` for the duration of a run: the context is not dropped before the block ends."""
         entry, is_new = self._entry(thread_id)
         entry.users += 1
         try:
@@ -504,12 +518,12 @@ class ToolContextCache:
             entry.used_at = self._clock()
 
     def in_use(self, thread_id: str) -> bool:
-        """Return whether a run uses the thread's context; a second run on it would interleave."""
+        """Return whether a run uses the thread's context; a second run would mix its changes into the same state."""
         entry = self._cached.get(thread_id)
         return entry is not None and entry.users > 0
 
     def remove(self, thread_id: str) -> None:
-        """Drop the thread's context, if it exists; a run that uses it keeps it."""
+        """Drop the thread's context, if it exists; a run that uses it continues with it."""
         self._cached.pop(thread_id, None)
 
     def clear(self) -> None:
@@ -525,7 +539,7 @@ class ToolContextCache:
             entry = _Cached(ToolContext(), now)
         entry.used_at = now
         self._cached[thread_id] = (
-            entry  # last: the order of the dict is the order of use
+            entry  # as the last entry: the dict is in order of use
         )
         self._drop_surplus(thread_id)
         return entry, is_new

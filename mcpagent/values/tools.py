@@ -1,4 +1,4 @@
-"""A tool as the runtime has it: its definition bound to the code that runs it."""
+"""`Tool`: a definition with the code that runs it, and the values that this code accepts and returns."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from mcpagent.values.messages import (
 )
 
 ToolChange: TypeAlias = ToolsShown | ToolsChanged | Pinned
-"""A part that follows a result in the history: tools that it shows, adds or removes, or that it stays when others are
-summarised."""
+"""A part of a message after a result: tools that the call showed, added or removed, or a mark that keeps the result in
+a compaction.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """The output of a tool: content for the model, changes of the offered tools, events to report.
+    """The output of a tool: content for the model, changes of the offered tools, and events to report.
 
-    `structured` is the result as data, if a server returns that too, to be validated by the tool's `output_schema`.
-    `schema_problem` is how it breaks that schema, found by the runtime. `blocks` are stored outside of the
-    conversation; the content names them. `pending` is only for the runtime's own
-    tools: there is no output yet, the tool waits for answers to these calls and is resumed when they arrive.
+    `structured` is the result as data, if the server returns that too; it is validated by the tool's `output_schema`.
+    `schema_problem` describes a violation of that schema, which the runtime sets. `blocks` are files stored outside of
+    the conversation, to which the content refers. `pending` is only for the runtime's own tools: there is no output
+    yet, because these calls wait for answers.
     """
 
     content: tuple[Content, ...]
@@ -55,7 +56,9 @@ class ToolOutput:
         return cls((Text(text),), error)
 
     def for_model(self) -> ToolOutput:
-        """Return the output with each text cleaned for a model (`text.for_model`); the same one if nothing changes."""
+        """Return the output with each text cleaned for a model (`text.for_model`); the same object if nothing
+        changes.
+        """
         shown = texts_for_model(self.content)
         if shown is self.content:
             return self
@@ -64,10 +67,10 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturn:
-    """A return value of a tool function, for when a value alone is not enough.
+    """A return value for a tool function that returns more than a value.
 
     `state` changes the run's `ToolContext`, by namespace and field, all or nothing, after the function has returned.
-    `events` are reported after the call. `metadata` is for the caller, and is never shown to a model.
+    `events` are reported after the call. `metadata` is for the caller, and is never sent to a model.
     """
 
     value: object = None
@@ -79,42 +82,48 @@ class ToolReturn:
 
 
 Run: TypeAlias = Callable[[dict[str, Any]], Awaitable[ToolOutput]]
-"""Function that runs a tool with arguments that were validated against its schema. It raises to report a failure."""
+"""Function that runs a tool with validated arguments. It raises an exception to report a failure."""
 
 
 NeedsApproval: TypeAlias = Callable[[dict[str, Any]], "bool | Awaitable[bool]"]
-"""Predicate over a call's validated arguments: True if it needs approval. An exception is a denial."""
+"""Predicate over a call's validated arguments: True if the call needs approval. An exception denies the call."""
 
 
 Asks: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
-"""Function that returns, as a definition, the server request that a call with these arguments makes; by default the
-tool's own."""
+"""Function that returns the server request of a call with these arguments, as a definition; by default the tool's
+own.
+"""
 
 
 ToolCaller: TypeAlias = Literal["direct", "code"]
-"""A caller of a tool in code mode: "direct" is the model itself, "code" a program that it writes."""
+"""A caller of a tool in code mode: "direct" is the model itself, "code" a program that the model writes."""
 
 ALL_CALLERS: tuple[ToolCaller, ...] = ("direct", "code")
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A definition bound to its code.
+    """A tool definition with its code and options.
 
-    `timeout_seconds` limits one call, None leaves the agent's own limit. `deferred` True hides the tool until it is
-    discovered, False offers it from the first request on, None leaves it to the agent's tool search. `ordered` tools
-    run alone, in the order of the calls of one message, before later calls are admitted: `add_tool` must have run
-    before a call to a tool that it added. With `checks_arguments` the tool's own code checks the arguments, so they are
-    not validated against the schema first. The caller runs `external` tools, so their `run` is never used. The agent
-    enters `lifetime` when it starts and leaves it when it closes. `asks` is for a tool that gives access to many things
-    of many servers: it returns the definition that rules, the approval and the fingerprint refer to for one call.
-    `output_schema` is the schema of its results by its server (`ToolOutput.structured`); a result that breaks it is
-    reported. Results of more than `large_result_tokens` (estimated) are offloaded; 0: never, None: the agent decides.
-    `rules` are those in the entries of the servers that a call may be for; they count for every agent. A tool that
-    `instructs` returns instructions for a call without arguments and changes nothing: `add_tool` returns them at once.
-    `companions` are the keys of tools that are loaded with it. `leads_to` are the prompts that calls can request: a
-    search finds them beside tools. `returns` is the return annotation of a function. `allowed_callers` are those that
-    may call it in code mode; without code mode, the model calls every tool directly.
+    - `timeout_seconds`: limit of one call; None: the agent's limit.
+    - `deferred`: True hides the tool until it is discovered, False offers it from the first request on, None leaves it
+      to the agent's tool search.
+    - `ordered`: calls run alone, in order, before later calls of the message are admitted. So `add_tool` has run before
+      a call to a tool that it added.
+    - `checks_arguments`: the tool's code validates the arguments, instead of the schema.
+    - `external`: the caller runs the tool, `run` is never used.
+    - `lifetime`: a context that the agent enters when it starts and exits when it closes.
+    - `asks`: for a tool that gives access to many things of many servers. It returns the definition to which rules,
+      approval and fingerprint of one call refer.
+    - `output_schema`: the server's schema of `ToolOutput.structured`; a violation is reported.
+    - `large_result_tokens`: larger results (estimated) are offloaded; 0: never; None: the agent's setting.
+    - `rules`: rules in the entries of the servers that a call may reach; they apply for every agent.
+    - `instructs`: a call without arguments returns instructions and changes nothing, so `add_tool` returns them at
+      once.
+    - `companions`: keys of tools that are loaded together with this one.
+    - `leads_to`: prompts that calls can request; a search finds them along with tools.
+    - `returns`: the return annotation of a function.
+    - `allowed_callers`: who may call it in code mode; without code mode, the model calls every tool directly.
     """
 
     definition: ToolDefinition
@@ -138,25 +147,28 @@ class Tool:
     allowed_callers: tuple[ToolCaller, ...] = ALL_CALLERS
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
-        """Return the definition that a call with these arguments requests, valid or not, for rules and consent."""
+        """Return the definition of the request that a call with these arguments makes, for rules and consent.
+
+        The arguments need not be valid.
+        """
         if self.asks is None:
             return self.definition
         return self.asks(self.definition, arguments)
 
     def limit(self, usual_seconds: float) -> float:
-        """Return the timeout of one call in seconds."""
+        """Return the timeout of one call in seconds: the tool's own, else `usual_seconds`."""
         if self.timeout_seconds is not None:
             return self.timeout_seconds
         return usual_seconds
 
     @property
     def name(self) -> str:
-        """The name that the model sees; the tool's server may use another (`definition.original_name`)."""
+        """The name that the model sees; the tool's server may have another (`definition.original_name`)."""
         return self.definition.name
 
 
 def usable_tool(tool: Tool) -> Tool:
-    """Return the tool unchanged. Raises `ConfigError` if a field of it has the wrong type."""
+    """Return the tool unchanged. Raises `ConfigError` if one of its fields has the wrong type."""
     expect_fields(tool.definition)
     expect_fields(tool)
     label = f'tool "{tool.definition.name}"'
@@ -166,10 +178,7 @@ def usable_tool(tool: Tool) -> Tool:
 
 
 def usable_output(tool: Tool, output: ToolOutput) -> ToolOutput:
-    """Return the output of a tool's code.
-
-    Raises `ConfigError` if the code, or a wrapper around it, returned anything else.
-    """
+    """Return the output of a tool's code. Raises `ConfigError` if the code, or a wrapper, returned no `ToolOutput`."""
     expect(
         f'the code of "{tool.name}"',
         output,
@@ -181,7 +190,7 @@ def usable_output(tool: Tool, output: ToolOutput) -> ToolOutput:
 
 
 def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
-    """Return a copy of the list that a toolset returned. Raises `ConfigError` if it is no list of tools."""
+    """Return a copy of the list that a toolset returned. Raises `ConfigError` unless it is a list of tools."""
     if not isinstance(tools, list | tuple):
         expect_kind(f"{label}: tools()", tools, list[Tool])
     for tool in list[object](tools):
@@ -191,8 +200,8 @@ def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
 
 
 def expect_timeout(label: str, seconds: float | None) -> None:
-    """Raise `ConfigError` unless this is a number of seconds above 0, or None."""
-    # Nearly all of thousands of tools have no timeout of their own.
+    """Raise `ConfigError` unless the value is a number of seconds above 0, or None."""
+    # Fast path: among thousands of tools, few have a timeout.
     if seconds is None:
         return
     expect(
@@ -205,8 +214,8 @@ def expect_timeout(label: str, seconds: float | None) -> None:
 
 
 def expect_callers(label: str, callers: Sequence[ToolCaller]) -> None:
-    """Raise `ConfigError` unless these are "direct", "code" or both."""
-    # Nearly all of thousands of tools have the default.
+    """Raise `ConfigError` unless the value is "direct", "code" or both."""
+    # Fast path: among thousands of tools, few change the default.
     if callers is ALL_CALLERS:
         return
     place = f"{label}: allowed_callers"
@@ -216,15 +225,15 @@ def expect_callers(label: str, callers: Sequence[ToolCaller]) -> None:
 
 
 class Toolset(Protocol):
-    """A source of bound tools with its own lifecycle: entered before it lists, left when the agent closes.
+    """A source of tools with its own lifecycle: the agent enters it before it lists tools, and exits it when it closes.
 
-    A class that has nothing to enter derives from this one and has `tools` alone, which is called before every request
-    to the model; `run_context()` returns the run's context. If a toolset has an `id`, a text, its tools keep their
-    identity by that and their original names, also after a rename.
+    Derive from this class if there is nothing to enter, and implement only `tools`, which is called before every
+    request to the model; `run_context()` returns the run's context. If a toolset has an `id` (text), its tools are
+    identified by it and by their original names, also after a rename.
     """
 
     async def tools(self) -> list[Tool]:
-        """Return the current tools, the same objects while nothing has changed."""
+        """Return the current tools; the same objects as long as nothing has changed."""
         ...
 
     async def __aenter__(self) -> Toolset:

@@ -1,4 +1,4 @@
-"""`create_analysis_toolset`: tasks over documents that a model solves with programs, in code mode."""
+"""`create_analysis_toolset`: a tool that answers tasks about documents; a model writes programs that read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool `analyze`: an agent in code mode, whose programs read documents, answers one task about them."""
+"""The tool `analyze`: an agent in code mode answers one task about documents with programs that read them."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def create_analysis_toolset(
 ) -> FunctionToolset:
     """Return a toolset with one tool: `analyze(task, document_name?)` returns an `AnalysisResult` as JSON.
 
-    Each call is a run of a separate agent (`model` as for `Agent`), in code mode, with the limits, the approvals and
-    the cancellation of the run that calls it. Its programs can list, read and search the documents, only those whose
-    names `base_filter` accepts, and only `document_name` if it is set. `documents` is a store, or texts by name. Raises
+    Each call is a run of a separate agent in code mode (`model` as for `Agent`), with the limits, approvals and
+    cancellation of the calling run. Its programs can list, read and search the documents whose names `base_filter`
+    accepts; if the call has a `document_name`, only that document. `documents` is a store, or texts by name. Raises
     `ConfigError` for invalid `documents`, and if `mcpagent[code]` is not installed.
     """
     expect("code_mode", code_mode, (CodeMode, NoneType), "CodeMode(...)")
@@ -168,13 +168,13 @@ def _definition(name: str) -> ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The documents that a task may see, as functions of its programs."""
+    """The documents that a task may read, with the functions that its programs call."""
 
     documents: Documents
     is_seen: IsSeen
 
     async def names(self) -> list[str]:
-        """Return the document names of the whole toolset, or the name of the only document of the current task."""
+        """Return the names of all readable documents, or only the name of the task's `document_name`."""
         task = _TASK.get(None)
         names = [name for name in await self.documents.names() if self.is_seen(name)]
         if task is not None and task.only is not None:
@@ -182,7 +182,7 @@ class _Seen:
         return names
 
     async def listed(self, _arguments: dict[str, Any]) -> Any:
-        """All names."""
+        """Return all names."""
         return await self.names()
 
     async def text(self, arguments: dict[str, Any]) -> Any:
@@ -192,7 +192,7 @@ class _Seen:
         )
 
     async def search(self, arguments: dict[str, Any]) -> Any:
-        """Return matching passages; drop passages that a store returns from other documents."""
+        """Return matching passages, without those that the store returns from documents outside of the task."""
         names = await self.names()
         limit = min(max(int(arguments.get("limit") or 10), 1), MOST_PASSAGES)
         found = await self.documents.search(str(arguments["query"]), limit, names)
@@ -200,7 +200,7 @@ class _Seen:
         return [asdict(passage) for passage in found if passage.document in among]
 
     def tools(self) -> list[Tool]:
-        """Return the tools by name, sorted."""
+        """Return the tools, sorted by name."""
         passage = _object(["document", "text"], document=_TEXT, text=_TEXT)
         lists: dict[str, Any] = {"type": "array", "items": _TEXT}
         limit = {

@@ -1,4 +1,4 @@
-"""Documents by name: their source, and the ones that a task may read."""
+"""Documents by name: the store that provides them, and the filter of a task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Passage:
 
 
 class Documents(Protocol):
-    """A store of documents that you provide. A name may be a title or an address; each name identifies one document."""
+    """A store of documents that the user of the library implements. A name may be a title or an address, and identifies
+    one document.
+    """
 
     async def names(self) -> Sequence[str]:
         """Return the names of all documents, in a stable order."""
@@ -41,7 +43,7 @@ class Documents(Protocol):
     async def search(
         self, query: str, limit: int, among: Sequence[str]
     ) -> Sequence[Passage]:
-        """Return the passages that match the query best, best first, only of the documents `among`."""
+        """Return up to `limit` passages that match the query, best first, only from the documents `among`."""
         ...
 
 
@@ -52,7 +54,7 @@ class Texts:
         self._texts = {str(name): str(text) for name, text in texts.items()}
 
     async def names(self) -> Sequence[str]:
-        """Return the names in the order in which the caller passed them."""
+        """Return the names in the caller's order."""
         return list(self._texts)
 
     async def text(self, name: str) -> str:
@@ -80,12 +82,14 @@ class Texts:
                     )
         scored.sort(
             key=lambda one: one[:2]
-        )  # stable: of equal ones the first comes first
+        )  # the sort is stable: equal paragraphs stay in order
         return [passage for _, _, passage in scored[:limit]]
 
 
 def meant(names: Sequence[str], wanted: str) -> str:
-    """Return the document that a model means by a name or a part of it. Raises `InputError` for the model."""
+    """Return the document that a model means by a name or a part of a name. Raises an `InputError` written for the
+    model.
+    """
     if wanted in names:
         return wanted
     plain = _plain(wanted)

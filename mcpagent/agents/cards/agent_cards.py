@@ -1,4 +1,4 @@
-"""Create agents from cards, and cards from agents. In a folder of cards (a team), a card's members are its tools."""
+"""Create agents from cards, and cards from agents. In a folder of cards (a team), an agent's members are its tools."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from mcpagent.values.limits.run_limits import Limits
 MAX_DESCRIPTION = 300
 
 Make: TypeAlias = Callable[..., Any]
-"""The factory of an agent: `Agent` itself."""
+"""Type of the factory of agents: `Agent` itself."""
 
 
 def agent_from_card(
     make: Make, card: str | Path | AgentCard | Team, **options: Any
 ) -> Any:
-    """Create the agent of a card, of a file, or of a folder's default card; see `Agent.from_card`."""
+    """Create the agent of a card, a card file, or the default card of a folder; see `Agent.from_card`."""
     expect_options("Agent.from_card", make, options)
     if isinstance(card, str | Path):
         card = card_at(card)
@@ -61,11 +61,12 @@ def agent_from_card(
 
 
 def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, Any]:
-    """Return the card's agent and all agents it can reach through `agents`, by name. A `Team` is not read again.
+    """Return the agent of a card and all agents that it can reach through `agents`, by name. A `Team` is not read
+    again.
 
-    Members come from the cards in the same folder. Each has its own context and its own `limits`. `options` apply to
-    the first agent only, except those that must hold for every caller: `approval`, and shared server options.
-    `on_event` is called too when servers of members fail.
+    Members are the cards in the same folder. Each member has its own context and `limits`. `options` apply to the first
+    agent only, except `approval` and shared server options, which apply to all. `on_event` also receives the server
+    failures of members.
     """
     if isinstance(card, Team):
         cards, servers = card.cards, card.servers
@@ -89,7 +90,7 @@ def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, A
                 if item.child_timeout_sec
                 else None,
             )
-            # Asking a member changes nothing by itself: each call that it makes is judged on its own.
+            # Asking a member has no effect by itself: permissions apply to each call that the member makes.
             agents[name].tool(
                 replace(tool, definition=replace(tool.definition, read_only=True))
             )
@@ -107,7 +108,7 @@ def _for_members(options: Mapping[str, Any]) -> dict[str, Any]:
     if (listener := options.get("on_event")) is not None:
 
         def report(event: Event) -> None:
-            # The events of a called member arrive as `SubagentEvent` of its caller.
+            # Other events of a member arrive as `SubagentEvent` of its caller.
             if isinstance(event, ServerFailed | Notice):
                 listener(event)
 
@@ -145,13 +146,15 @@ def _single(make: Make, card: AgentCard, options: Mapping[str, Any]) -> Any:
 
 
 def _with_tools(card: AgentCard, given: Sequence[Any]) -> list[Any]:
-    """Return the provider tools of the card, then the passed tools; of the same name, the passed tool counts."""
+    """Return the card's provider tools, then the passed tools. A passed tool replaces a card's tool of the same
+    name.
+    """
     named = {tool.name for tool in given if isinstance(tool, ProviderTool)}
     return [*(tool for tool in card.provider_tools if tool.name not in named), *given]
 
 
 def _run_options(card: AgentCard, asked: RunOptions) -> RunOptions:
-    """Return the run options of the card; options that the caller passed take precedence."""
+    """Return the run options of the card; the caller's options take precedence."""
     settings = merged(_settings(card), asked.settings)
     turns = int(_params(card).get("max_iterations") or 0) or None
     said = card.limits.filled_by(_of_params(turns, card))
@@ -174,7 +177,7 @@ def _of_params(turns: int | None, card: AgentCard) -> Limits:
 
 
 def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
-    """Return the tool search settings of a card's block."""
+    """Return the tool search settings for a card's `tool_search` block."""
     if not config.enabled:
         return ToolSearch(enabled=False)
     return ToolSearch(
@@ -182,7 +185,7 @@ def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
     )
 
 
-# -- settings of a card -------------------------------------------------------------------------------------------
+# -- Settings of a card ------------------------------------------------------------------------------------------------
 
 
 CARD_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
@@ -282,7 +285,7 @@ def card_warnings(card: AgentCard) -> list[str]:
     return lines
 
 
-# -- cards of agents ----------------------------------------------------------------------------------------------
+# -- Cards of agents ---------------------------------------------------------------------------------------------------
 
 
 class _Carded(Protocol):
@@ -305,7 +308,7 @@ class _Carded(Protocol):
 
 
 def card_of(agent: _Carded, name: str = "") -> AgentCard:
-    """See `Agent.to_card`."""
+    """Return the agent as a card; see `Agent.to_card`."""
     if agent.card is not None:
         if name:
             return replace(agent.card, name=name)
@@ -323,7 +326,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
             values = tuple(config)
         servers["servers"] = tuple(server.name for server in values)
     options, instructions = agent.definition.options, agent.definition.instructions
-    # Code mode has its own search, which includes functions; no `tool_search` of a card expresses it.
+    # Code mode has its own search, which also finds functions; a card's `tool_search` cannot express it.
     is_usual = (
         agent.definition.code_mode is not None
         and agent.definition.tool_search == search_for_programs(None)
@@ -350,7 +353,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
 
 
 def _without_token(tool: ProviderTool) -> ProviderTool:
-    """Return the tool without a literal token, which does not belong into a file."""
+    """Return the tool without a literal token, which must not appear in a file."""
     if isinstance(tool, ProviderMcp) and not tool.is_referred_to:
         return replace(tool, authorization="")
     return tool
@@ -359,12 +362,12 @@ def _without_token(tool: ProviderTool) -> ProviderTool:
 def with_model(
     card: AgentCard, chosen: str | Model | Sequence[str | Model]
 ) -> AgentCard:
-    """Return the card with another model, without the key of its previous model."""
+    """Return the card with another model, and without the API key of its previous model."""
     return replace(card, model=_model_text(chosen), api_key="")
 
 
 def _model_text(chosen: str | Model | Sequence[str | Model] | None) -> str:
-    """Return the model choice as text that a card can be read back from. Skip model objects that have no such text."""
+    """Return the model choice as text for a card, or "". Models that have no such text are skipped."""
     if chosen is None or isinstance(chosen, str):
         return chosen or ""
     if isinstance(chosen, FallbackModel):

@@ -16,7 +16,7 @@ STRATEGIES: tuple[CardStrategy, ...] = ("auto", "bm25", "regex")
 
 
 class CardError(ConfigError):
-    """A card cannot be used. `message` names the file and the problem, `details` the value found or the fix."""
+    """An unusable card. `message` names the file and the problem, `details` the value found or the fix."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(f"{message}: {details}" if details else message)
@@ -26,9 +26,10 @@ class CardError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class ToolSearchConfig:
-    """A card's `tool_search`: which MCP tools are hidden until they are found.
+    """A card's `tool_search`: the MCP tools that the model must search for.
 
-    `eager_tools`: server name -> fnmatch patterns on that server's own tool names, case-sensitive, never hidden.
+    `eager_tools` are tools that are never hidden: server name -> fnmatch patterns for that server's own tool names,
+    case-sensitive.
     """
 
     enabled: bool = False
@@ -46,13 +47,15 @@ class ToolSearchConfig:
 class AgentCard:
     """The fields of a card, with `${VAR}` unexpanded: creating an agent reads the variables.
 
-    `servers` are names in the server configuration (`mcp_config`, a path relative to the card, else the files that are
-    found from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of
-    `{target, name, ...}`. `tools`: server name -> patterns of the tools it may have; a server that is not named has
-    all. With `code_mode` the model calls tools in Python programs. The model's provider runs `provider_tools`. `limits`
-    are those of each answer. `agents` are the cards whose agents this one may call. A result of more than
-    `large_result_tokens` is offloaded; None: the default. `foreign` holds fields of other programs that have no meaning
-    here.
+    - `servers`: names in the server configuration `mcp_config` (a path relative to the card; by default the files found
+      from the card's folder upwards).
+    - `mcp_servers`: an inline `mcpServers` mapping; `mcp_connect`: a list of `{target, name, ...}`.
+    - `tools`: server name -> patterns of the tools that the agent may have; a server without an entry offers all its
+      tools.
+    - `code_mode`: the model calls tools in Python programs. `provider_tools`: tools that the model's provider runs.
+    - `limits`: the limits of each answer. `agents`: the cards whose agents this one may call.
+    - `large_result_tokens`: results with more tokens are offloaded; None: the default.
+    - `foreign`: fields of other programs that have no meaning here.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""List the effects of an agent card other than its servers: models, addresses, keys and provider tools."""
+"""Describe the effects of an agent card besides its servers: models, addresses, keys and provider tools."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from mcpagent.utilities.text.secrets import as_written, names_a_credential
 def describe_cards(
     team: Team, environ: Mapping[str, str], *, is_model_chosen: bool = False
 ) -> list[Description]:
-    """Describe the cards from outside the user's own folders that send data; their servers are described separately.
+    """Describe the cards outside of the user's own folders that send data; their servers are described separately.
 
-    `is_model_chosen`: another model takes the place of the first card's.
+    `is_model_chosen`: the user chose another model for the first card, so the card's own model is not described.
     """
     found = [
         _described(

@@ -1,4 +1,4 @@
-"""Read agent cards. Every error names the file and the invalid field; nothing is guessed."""
+"""Read agent cards. Every error names the file and the invalid field; missing or invalid values are not guessed."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ FOREIGN: Mapping[str, tuple[object, ...]] = {
     "use_history": (True,),
     "variables": ({}, None),
 }
-"""Fields of fast-agent's cards (its documentation, 0.10) without a counterpart in mcpagent, with the values that
-request nothing: those are ignored, any other value causes a warning."""
+"""Fields of fast-agent's cards (version 0.10) without a counterpart in mcpagent, with the values that request nothing.
+These values are ignored; any other value causes a warning.
+"""
 
 REQUEST_PARAMS = {name: name for name in (*SETTING_NAMES, "max_iterations")}
 REQUEST_PARAMS |= {"maxTokens": "max_output_tokens", "max_tokens": "max_output_tokens"}
@@ -129,7 +130,9 @@ def load_cards(folder: str | Path) -> dict[str, AgentCard]:
 
 
 def parse_card(text: str, path: Path) -> AgentCard | None:
-    """Parse the card in a file's text. `path` determines format and default name. None: no front matter."""
+    """Parse the card in a file's text; `path` determines the format and the default name. None: Markdown without front
+    matter.
+    """
     if path.suffix.lower() in YAML:
         return _card(_mapping(text, path), "", path)
     split = split_front_matter(text)
@@ -217,7 +220,7 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
     return data
 
 
-# -- fields -----------------------------------------------------------------------------------------------------------
+# -- Fields ------------------------------------------------------------------------------------------------------------
 
 
 def _card(data: dict[str, Any], body: str, path: Path) -> AgentCard:
@@ -283,7 +286,9 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _is(what: str) -> Callable[[Mapping[str, Any], str, Path], Any]:
-    """Return a reader of a field whose value must be of this kind; a list becomes a tuple. Raises `CardError`."""
+    """Return a function that reads a field whose value must be of this kind; it converts lists to tuples and raises
+    `CardError`.
+    """
 
     def read(data: Mapping[str, Any], name: str, path: Path) -> Any:
         value = data[name]
@@ -318,7 +323,7 @@ def _at_least(least: int) -> Callable[[Mapping[str, Any], str, Path], int]:
 def _pattern_mapping(
     value: object, name: str, path: Path
 ) -> dict[str, tuple[str, ...]]:
-    """Server name -> patterns, for `tools` and `tool_search.eager_tools`."""
+    """Read a mapping from server names to patterns, for `tools` and `tool_search.eager_tools`. Raises `CardError`."""
     if not isinstance(value, dict):
         what = f"'{name}' must be a mapping of server name to patterns in {path}"
         raise CardError(what, f"Got: {type(value).__name__}")

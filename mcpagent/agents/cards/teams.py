@@ -27,14 +27,14 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Cards by name, the one to talk to first, and the servers of each."""
+    """The cards of a team by name, and the servers of each. The user talks to the agent of the first card."""
 
     cards: Mapping[str, AgentCard]
     servers: Mapping[str, ServersConfig]
 
     @property
     def first(self) -> AgentCard:
-        """The card to talk to."""
+        """The card whose agent the user talks to."""
         return next(iter(self.cards.values()))
 
     def members_servers(self) -> tuple[ServerConfig, ...]:
@@ -49,7 +49,7 @@ class Team:
 def read_team(
     card: str | Path | AgentCard, environ: Mapping[str, str] | None = None
 ) -> Team:
-    """Read the card of a file or folder, and all cards that it can reach. Raises `CardError`."""
+    """Read a card, a card file or a folder, and all cards that its agent can reach. Raises `CardError`."""
     cards = reachable(card if isinstance(card, AgentCard) else card_at(card))
     return Team(
         cards, {name: card_servers(item, environ) for name, item in cards.items()}
@@ -83,7 +83,7 @@ def default_card(cards: Mapping[str, AgentCard], folder: Path) -> AgentCard:
 
 
 def reachable(card: AgentCard) -> dict[str, AgentCard]:
-    """Return the card and all cards in its folder that it reaches, by name. Raises `CardError`."""
+    """Return the card and all cards in its folder that its agent can reach, by name. Raises `CardError`."""
     if not card.agents:
         return {card.name: card}
     if card.path:
@@ -120,7 +120,7 @@ def reachable(card: AgentCard) -> dict[str, AgentCard]:
 def card_servers(
     card: AgentCard, environ: Mapping[str, str] | None = None
 ) -> ServersConfig:
-    """Return a card's servers, filtered by its `tools`. Raises `CardError` for a server that is not configured."""
+    """Return a card's servers, restricted to its `tools`. Raises `CardError` for a server that is not configured."""
     environ = with_stored_keys(os.environ if environ is None else environ)
     if card.path:
         folder = Path(card.path).absolute().parent
@@ -143,7 +143,7 @@ def card_servers(
         scope = "user"
     else:
         scope = "card"
-    # The user did not choose a file that another person's card names: it counts as a project's file.
+    # A file that another person's card names was not chosen by the user: it counts as a project's file.
     shared = _shared_servers(
         card, folder, environ, "project" if scope == "card" else ""
     )
@@ -169,9 +169,10 @@ def card_servers(
 def _shared_servers(
     card: AgentCard, folder: Path, environ: Mapping[str, str], scope: Scope
 ) -> ServersConfig:
-    """Return the configured servers that the card names; all servers of the card's `mcp_config` if it names no server.
+    """Return the configured servers that the card names; all servers of the card's `mcp_config` if the card names no
+    server.
 
-    Servers of `mcp_config` get `scope`. Raises `CardError` if the card names a server that is not configured.
+    Servers of `mcp_config` get `scope`. Raises `CardError` for a name that is not configured.
     """
     if not card.servers and not card.mcp_config:
         return ServersConfig()
@@ -204,7 +205,7 @@ def _shared_servers(
 
 
 def _connected(card: AgentCard) -> dict[str, Any]:
-    """`mcp_connect` as an `mcpServers` mapping: a target that is a URL, or a command line."""
+    """Return `mcp_connect` as an `mcpServers` mapping; each target is a URL or a command line."""
     servers: dict[str, Any] = {}
     for position, entry in enumerate(card.mcp_connect):
         target = str(entry["target"])

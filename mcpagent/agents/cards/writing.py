@@ -24,7 +24,7 @@ _PLAIN_BODY = re.compile(
 
 
 def dump_card(card: AgentCard, form: Literal["md", "yaml"] = "md") -> str:
-    """Return the card as the text of a file; loading it returns an equal card."""
+    """Return the card as the text of a file; `parse_card` returns an equal card for it."""
     data = card_data(card)
     if form == "md" and _fits_below(card):
         if card.instruction:
@@ -92,13 +92,13 @@ def _yaml(data: Mapping[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """A YAML dumper without aliases: it writes an equal value twice."""
+        """A YAML dumper that writes equal values twice instead of using aliases."""
 
         def ignore_aliases(self, _data: Any) -> bool:
             return True
 
     def text_node(dumper: Dumper, text: str) -> yaml.ScalarNode:
-        # PyYAML folds these as line breaks; in double quotes they are escaped.
+        # PyYAML treats these characters as line breaks; double quotes escape them.
         if any(char in text for char in "\x85\u2028\u2029\ufeff"):
             style = '"'
         elif "\n" in text:
@@ -120,7 +120,9 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
 
 def _fits_below(card: AgentCard) -> bool:
-    """Return whether Markdown can hold the instruction as its text: no marker, nothing that a reader trims."""
+    """Return whether the instruction can be the Markdown body: it contains no marker, and readers trim nothing from
+    it.
+    """
     text = card.instruction
     if text != text.strip() or not _PLAIN_BODY.fullmatch(text):
         return False

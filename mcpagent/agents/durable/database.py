@@ -1,4 +1,4 @@
-"""The engine's database, a SQLite file or PostgreSQL; its errors become one line."""
+"""The database of the DBOS engine, a SQLite file or PostgreSQL; its errors are converted to one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME_ANOTHER = "name another one: --database FILE, or DurableRuns(FILE)"
 
 @dataclass(frozen=True, slots=True)
 class EngineDatabase:
-    """`address` is for the engine, `where` for people: without a password. `file` is None for PostgreSQL."""
+    """`address` is for the engine; `where` is for messages, without a password. `file` is None for PostgreSQL."""
 
     address: str
     where: str
@@ -31,13 +31,15 @@ class EngineDatabase:
 
     @classmethod
     def of(cls, database: str | Path | None) -> EngineDatabase:
-        """Return the database of the argument.
+        """Return the database for the argument (None: the default file).
 
-        Raises `ConfigError` if it is neither a file nor an address of PostgreSQL.
+        Raises `ConfigError` if the argument is neither a file nor an address of PostgreSQL.
         """
         if is_address(database):
             rest = database.partition("://")[2]
-            with contextlib.suppress(ValueError):  # reported at the connection
+            with contextlib.suppress(
+                ValueError
+            ):  # an invalid address is reported when connecting
                 hide(urlsplit(database).password)
             return cls(
                 f"postgresql://{rest}",
@@ -47,9 +49,9 @@ class EngineDatabase:
         return cls(f"sqlite:///{file}", safe_line(str(file), 200), file)
 
     def make_ready(self) -> None:
-        """Create the file for its user only, if it is missing.
+        """Create the file, readable by its user only, if it is missing.
 
-        Raises `SessionStoreError` if it is unusable or belongs to another program.
+        Raises `SessionStoreError` if the file is unusable or belongs to another program.
         """
         if self.file is None:
             return
@@ -81,7 +83,7 @@ class EngineDatabase:
         cause = getattr(error, "orig", None) or error
         if self.file is None and not hasattr(
             cause, "sqlstate"
-        ):  # its text quotes the unreadable part
+        ):  # the error text quotes the unreadable part
             form = "postgresql://user:password@host:port/database"
             return SessionStoreError(
                 f"durable runs: the address cannot be read; write {form}, special ones as %40"
@@ -115,10 +117,10 @@ class EngineDatabase:
 
 
 class EngineConnection(sqlite3.Connection):
-    """A connection to SQLite with `unixepoch('subsec')`, which SQLite has from 3.42 on.
+    """A connection to SQLite that provides `unixepoch('subsec')`, which SQLite itself supports since 3.42.
 
-    The engine writes it into its tables where Python is 3.12 or newer, with any SQLite version; it is null there before
-    3.42, and every process that opens the file needs it.
+    With Python 3.12 or newer the engine uses this function in its tables, with any SQLite version. Before 3.42 the
+    value is null; every process that opens the file needs the function.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,6 @@
-"""The engine's queue of a model's runs: its limits, its workers, and the queue of runs that wait for their session."""
+"""The engine's queues for the runs of a model: limits, workers, and a second queue of runs that wait for their
+session.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
 VERSION = "mcpagent-2"
-"""Version of the protocol between workers: a worker handles only runs of the same version."""
+"""Version of the protocol between workers: a worker processes only runs of its own version."""
 
 WORKFLOW_NAME = "mcpagent.run"
 
@@ -37,14 +39,16 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
-"""The name of an empty queue. A process registers it to announce that it works on the runs of a model."""
+"""The name of an empty queue that a process registers to announce itself as a worker: its token, the version, and the
+model.
+"""
 
 POLL_SECONDS = 0.2
 WAITING_POLL_SECONDS = 2.0
-"""A poll of a queue takes milliseconds of CPU, and runs that wait for their session have time."""
+"""Interval of polls for waiting runs: a poll takes milliseconds of CPU, and these runs are not urgent."""
 
 MAX_COMPARED = 100
-"""To find the first run of a session, the oldest so many runs are compared."""
+"""Maximum number of unfinished runs, oldest first, among which the first run of a session is determined."""
 
 
 async def outside(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -64,7 +68,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class RunTurn:
-    """The turn of a run: whether it is its session's first unfinished run; whether it is in the waiting queue."""
+    """The turn of a run: whether it is the first unfinished run of its session, and whether it is in the waiting
+    queue.
+    """
 
     is_first: bool = False
     waits: bool = False
@@ -72,9 +78,9 @@ class RunTurn:
 
 @dataclass(frozen=True, slots=True)
 class RunQueue:
-    """The runs that one model answers.
+    """The queue of the runs that one model answers.
 
-    A run whose session is busy waits in `waiting`, so that it blocks no other run.
+    A run whose session is busy moves to the queue `waiting`, where it blocks no other run.
     """
 
     model: str
@@ -86,16 +92,16 @@ class RunQueue:
 
     @property
     def name(self) -> str:
-        """The name under which the engine knows this queue."""
+        """The name of this queue in the engine."""
         return f"mcpagent {self.model}"
 
     @property
     def waiting(self) -> str:
-        """The unlimited queue of runs that wait for their session."""
+        """The name of the queue, without limits, for runs that wait for their session."""
         return f"{self.name} (waiting)"
 
     async def register(self, limits: Bounds, *, works: bool) -> None:
-        """Register the queue. A process that runs no work keeps the limits that a worker has set."""
+        """Register the queue. If `works` is False, limits that a worker has set stay in force."""
         from dbos import DBOS
 
         how: Any = "always_update" if works else "never_update"
@@ -114,21 +120,21 @@ class RunQueue:
         )
 
     def options(self, session: str, user: str, run: str) -> dict[str, Any]:
-        """Return the data that the engine stores for a run in addition to its input."""
+        """Return the data that the engine stores for a run besides its input."""
         return {
             "workflow_name": WORKFLOW_NAME,
             "queue_name": self.name,
             "app_version": VERSION,
             "workflow_id": run,
             "queue_partition_key": owner_of(session, user),
-            "authenticated_user": session,  # the engine finds runs by this on both databases, by attributes on one only
+            "authenticated_user": session,  # queryable on both databases; attributes on PostgreSQL only
             "attributes": {
                 "asked": time.time_ns()
-            },  # the engine's time has only seconds
+            },  # the engine's own timestamps have only seconds
         }
 
     async def turn(self, session: str, run: str) -> RunTurn | None:
-        """Return the position of the run among the unfinished runs of its session; None if it is not unfinished."""
+        """Return the turn of the run among the unfinished runs of its session; None if the run is not unfinished."""
         from dbos import DBOS
 
         unfinished = await outside(
@@ -150,7 +156,7 @@ class RunQueue:
             return None
         return RunTurn(first is own, own.queue_name == self.waiting)
 
-    # -- who serves it ------------------------------------------------------------------------------------------------
+    # -- Workers -------------------------------------------------------------------------------------------------------
 
     def _seat(self, token: str) -> str:
         return f"mcpagent worker {token} {VERSION} {self.model}"
@@ -169,7 +175,7 @@ class RunQueue:
 
 
 def run_state(status: WorkflowStatus, record: RunRecord) -> State:
-    """Return the state of a run. Its session decides; before that has the run, the engine does."""
+    """Return the state of a run: the session's if it has stored the run, otherwise the engine's."""
     if record.ended is not None:
         return record.ended.state
     state = state_of(status)
@@ -179,16 +185,16 @@ def run_state(status: WorkflowStatus, record: RunRecord) -> State:
 
 
 def state_of(status: WorkflowStatus) -> State:
-    """Return the state of a run that its session does not know."""
+    """Return the engine's state of a run, for a run that its session has not stored."""
     if str(status.status) == "PENDING" and str(status.queue_name).endswith("(waiting)"):
         return "waiting"
     return _STATES.get(str(status.status), "failed")
 
 
 def owner_of(session: str, user: str) -> str:
-    """Return a hash that identifies a run's owner: the user if set, otherwise the session.
+    """Return a hash that identifies the owner of a run: the user if set, otherwise the session.
 
-    It is hashed because names may contain any characters.
+    The name is hashed because it may contain any characters.
     """
     if user:
         owner = f"user {user}"
@@ -198,7 +204,7 @@ def owner_of(session: str, user: str) -> str:
 
 
 def order_of(status: WorkflowStatus) -> tuple[int, int, str]:
-    """Return the place of a run among others, by when it was asked for."""
+    """Return the sort key of a run by the time of its request."""
     return (
         status.created_at or 0,
         int((status.attributes or {}).get("asked") or 0),
@@ -207,7 +213,7 @@ def order_of(status: WorkflowStatus) -> tuple[int, int, str]:
 
 
 async def models_served(store: Sessions, version: str = VERSION) -> set[str]:
-    """Return the models that a living process serves for this version; remove the seats of dead processes."""
+    """Return the models that a live process serves in this version; remove the entries of dead processes."""
     from dbos import DBOS
 
     served: set[str] = set()
@@ -222,7 +228,7 @@ async def models_served(store: Sessions, version: str = VERSION) -> set[str]:
 
 
 async def unserved_words(store: Sessions, queue_name: str, version: str) -> str:
-    """Return why no worker serves that queue, and the fix; "" if a worker does."""
+    """Return why no worker serves that queue, and the fix; "" if a worker serves it."""
     model = queue_name.removeprefix("mcpagent ").removesuffix(" (waiting)")
     served = await models_served(store, version)
     if model in served:

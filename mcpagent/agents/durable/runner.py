@@ -1,4 +1,4 @@
-"""Execute durable runs in a worker: open the session, and let it answer or resume."""
+"""Execute durable runs in a worker: open the session and let it answer or resume."""
 
 from __future__ import annotations
 
@@ -31,21 +31,27 @@ from mcpagent.values.approval import CallAnswer, usable_answers
 from mcpagent.values.limits.run_limits import KINDS, Limits
 
 LOOK_SECONDS = 1.0
-"""Interval at which a worker looks for dead workers, and a waiting run for its session."""
+"""Interval at which a worker checks for dead workers, and a waiting run for its session."""
 
 FIRST_LOOK_SECONDS = 0.1
 """Delay before a waiting run's first check, and after another run of this process has ended."""
 
 TOLD_SECONDS = 600.0
-"""After this wait for a session that another process holds, such as a chat, the worker reports it."""
+"""Seconds after which the worker reports that it still waits for a session that another process has open, such as a
+chat.
+"""
 
 MAX_OPEN = 32
-"""Sessions that a worker keeps in memory between their runs: reading a long one takes more than answering in it."""
+"""Maximum number of sessions that a worker keeps in memory between runs: reading a long session takes more time than
+answering in it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The input of a run: a prompt, or answers to calls that wait; `output` is the JSON Schema of its answer."""
+    """The input of a run: a prompt, or answers to pending calls. `output` is the JSON Schema of the answer (None:
+    text).
+    """
 
     session: str
     prompt: str = ""
@@ -82,7 +88,9 @@ class RunRequest:
 
 
 class Runner:
-    """Works on the runs of one agent. `me` is the token of this process, by which others see that it is alive."""
+    """Executes the runs of one agent. `me` is the token of this process, by which other workers see that it is
+    alive.
+    """
 
     def __init__(
         self, agent: Agent[Any], store: Sessions, queue: RunQueue, me: str
@@ -95,7 +103,7 @@ class Runner:
         """Events by the ID of a run that has ended in this process; "" for any run."""
 
     async def end(self, seconds: float) -> None:
-        """Wait for the active runs; another worker resumes those that do not finish."""
+        """Wait up to `seconds` for the active runs; another worker resumes those that do not finish."""
         for task in tuple(self._waiting):
             task.cancel()
         if self._active:
@@ -106,7 +114,7 @@ class Runner:
             await asyncio.wait(self._active, timeout=seconds)
 
     async def look(self) -> NoReturn:
-        """Resume the runs of dead workers, forever; the engine gives each run to only one process."""
+        """Resume the runs of dead workers, forever; the engine assigns each run to only one process."""
         from dbos import DBOS
 
         while True:
@@ -131,7 +139,7 @@ class Runner:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def execute(self, run: str, data: str) -> None:
-        """Brings the run to its end, which its session stores. Raises `McpAgentError` if the run failed."""
+        """Run the run of this ID to its end, which its session stores. Raises `McpAgentError` if the run failed."""
         task = asyncio.current_task()
         assert task is not None
         self._active.add(task)
@@ -171,31 +179,32 @@ class Runner:
         await self._answer(session, request, run, resumes=record.is_under_way)
 
     async def _put_into(self, queue: str, session: str, run: str) -> NoReturn:
-        """Move the run to this queue for later, and end this execution of it."""
+        """Move the run to this queue for later, and end this execution of the run."""
         from dbos import DBOS
 
         await outside(DBOS.resume_workflow, run, queue_name=queue)
         if (
             await written(self.store.run_record(session, run))
-        ).is_cancelled:  # meanwhile
+        ).is_cancelled:  # the run was cancelled meanwhile
             await self._leave_cancelled(run)
         raise asyncio.CancelledError
 
     async def _leave_cancelled(self, run: str) -> NoReturn:
-        """End a run that was cancelled before it started; its session has no entry of it."""
+        """End a run that was cancelled before it started; its session has not stored the run."""
         from dbos import DBOS
 
         await outside(DBOS.cancel_workflow, run)
         raise asyncio.CancelledError
 
-    # -- the session --------------------------------------------------------------------------------------------------
+    # -- Session of a run ----------------------------------------------------------------------------------------------
 
     async def _taken(
         self, name: str, run: str, turn: RunTurn
     ) -> SessionRuntime[Any] | None:
-        """Return the session for this run; None while another process has it, or an earlier run waits for it.
+        """Return the session for this run; None while another process has the session open or an earlier run is
+        unfinished.
 
-        This takes the session once more than the `Session` does; `store.release` releases it.
+        The session gets one lease more than `Session` itself holds; `store.release` releases it.
         """
         if not turn.is_first:
             return None
@@ -205,7 +214,7 @@ class Runner:
             return None
         try:
             session = await self._opened(name, run, updated)
-        except SessionBusyError:  # this process has it open, as a session of the agent
+        except SessionBusyError:  # a session of the agent in this process has it open
             session = None
         except BaseException:
             self.store.release(name)
@@ -217,9 +226,9 @@ class Runner:
     async def _opened(
         self, name: str, run: str, updated: float
     ) -> SessionRuntime[Any] | None:
-        """Return the live session of this process, or else the session of the store.
+        """Return the live session of this process, or else read it from the store.
 
-        None if it belongs to another unfinished run.
+        Returns None if the session has another unfinished run.
         """
         session = self._open.pop(name, None)
         if session is not None and session.take_again(updated):
@@ -253,7 +262,7 @@ class Runner:
         self._let_go(session)
 
     def _let_go(self, session: SessionRuntime[Any]) -> None:
-        """Release the session for other processes; until one writes into it, the local state stays valid."""
+        """Release the session for other processes. The local state stays valid until another process writes."""
         session.release()
         self.store.release(session.id)
         self._open[session.id] = session
@@ -261,16 +270,16 @@ class Runner:
             self._open.popitem(last=False)
 
     async def _until_freed(self, seconds: float) -> float:
-        """Wait for the delay, or until a run of this process has ended. Return the next delay."""
+        """Wait for the delay, or until a run of this process has ended; return the next delay."""
         if not await self.is_freed_within(seconds):
             return min(seconds * 1.5, LOOK_SECONDS)
         await asyncio.sleep(
             FIRST_LOOK_SECONDS
-        )  # until the engine knows that it has ended, too
+        )  # until the engine, too, has noted the end
         return FIRST_LOOK_SECONDS
 
     async def is_freed_within(self, seconds: float, run: str = "") -> bool:
-        """Wait so long; return True as soon as this run, or any run, has ended in this process."""
+        """Wait up to `seconds`; return True as soon as this run ("": any run) has ended in this process."""
         try:
             async with asyncio.timeout(seconds):
                 await self._freed[run].wait()
@@ -279,7 +288,7 @@ class Runner:
         return True
 
     def forget(self, run: str) -> None:
-        """Stop waiting for this run."""
+        """Discard the event of this run."""
         self._freed.pop(run, None)
 
     def _holder_of(self, name: str) -> str:
@@ -288,7 +297,7 @@ class Runner:
             return str(holder)
         return "another run"
 
-    # -- the run ------------------------------------------------------------------------------------------------------
+    # -- Execution -----------------------------------------------------------------------------------------------------
 
     async def _answer(
         self,
@@ -298,7 +307,7 @@ class Runner:
         *,
         resumes: bool,
     ) -> None:
-        """Let the session answer, or resume if a dead worker began the run; the session stores the end."""
+        """Let the session answer, or resume if a dead worker had started the run; the session stores the end."""
         session.durable_run = run
         try:
             if resumes:
@@ -322,20 +331,20 @@ class Runner:
         )
 
     def _resumed(self, session: SessionRuntime[Any], request: RunRequest) -> RunInput:
-        """Return the answers to those calls that still wait for them: the others were made."""
+        """Return the answers to the calls that are still pending: the other calls were already made."""
         waiting = {call.call_id for call in session.pending}
         answers = [answer for answer in request.answers if answer.call_id in waiting]
         return RunInput(usable_answers(answers), limits=self._limits_of(request))
 
     def _limits_of(self, request: RunRequest) -> Limits | None:
-        """Return the limits of the run, as far as those of the worker's agent allow them; None: the agent's."""
+        """Return the limits of the run, restricted to those of the worker's agent; None: the agent's limits."""
         if not request.limits:
             return None
         asked = Limits(**{kind: request.limits.get(kind) for kind in KINDS})
         return asked.within(self.agent._runtime.definition.options.limits.of_run())
 
     def _without_secrets(self, ended: RunEnded) -> McpAgentError:
-        """Return the error that ended a run, as the engine may store it."""
+        """Return the error that ended a run, with secrets removed so that the engine may store it."""
         error = ended_from_json(
             ended.run, json.loads(clean_json(ended_to_json(ended)))
         ).error

@@ -1,4 +1,4 @@
-"""`DurableRuns`: runs in a queue of DBOS, so that another process can finish a run."""
+"""`DurableRuns`: runs in a queue of the engine DBOS, so that another process can finish a run."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ SERVED_SECONDS = 5.0
 """Interval at which `result` checks that a worker serves the model of this run."""
 
 ASK_ENGINE_SECONDS = 0.5
-"""Interval at which `result` polls the engine, while the session does not have the run."""
+"""Interval at which `result` polls the engine until the session has stored the run."""
 
 _INSTALL = "durable runs need DBOS, which is not installed; pip install 'mcpagent[durable]' (docs/install.md)"
 
 
 class DurableRun:
-    """A durable run, in any process. `id` identifies it, and `session` its session, in every process."""
+    """A durable run. `id` identifies the run, and `session` its session, in every process."""
 
     def __init__(self, runs: DurableRuns, id: str, session: str) -> None:  # noqa: A002 - what everybody calls it
         self._runs = runs
         self.id, self.session = id, session
 
     async def result(self, timeout_seconds: float | None = None) -> DurableResult:
-        """Wait for the end of the run and return its result. Raises the error that ended it, or `TimeoutError`.
+        """Wait for the end of the run and return its result. Raises the error that ended the run, or `TimeoutError`.
 
-        While no worker does the runs of its model, `result` waits a bounded time and then raises an `AgentStateError`
-        that reports it. The run still waits for a worker.
+        While no worker serves the model of the run, `result` waits for a limited time and then raises an
+        `AgentStateError`. The run itself continues to wait for a worker.
         """
         ended = asyncio.ensure_future(self._runs.end_of(self))
         unserved = asyncio.ensure_future(self._runs.never_served(self))
@@ -96,7 +96,7 @@ class DurableRun:
 
 
 class DurableRuns:
-    """Runs that another process finishes if the one that began them dies.
+    """A queue of runs; if the process that executes a run dies, another one finishes the run.
 
         durable = DurableRuns("postgresql://...")
         agent = Agent(..., sessions=Sessions("postgresql://..."))
@@ -105,13 +105,16 @@ class DurableRuns:
             print((await run.result()).answer)
 
     `database` is that of the engine: a file (None: `runs.db` in the user's data folder), or a PostgreSQL database that
-    several workers share. The engine has the queue and assigns each run to one worker; all other data is in the
-    session, so the agent needs a store of sessions that all workers reach. A worker that takes a run over resumes its
-    session: it repeats no stored step, and a call whose outcome is unknown is reported to the model, not made again,
-    unless its tool is `safe_to_repeat`. `at_once` bounds how many runs a model answers at the same time, `per_user` how
-    many of one user's, `per_minute` how many begin in a minute; the worker that starts last sets them for all. `result`
-    raises an error when no worker has served the run's model for `unserved_seconds`. Raises `ConfigError` if the extra
-    `durable` is not installed, or if `database` is invalid.
+    several workers share. The engine stores the queue and assigns each run to one worker. All other data is in the
+    session, so the agent needs a session store that all workers can reach.
+
+    A worker that takes over a run resumes its session without repeating stored steps. A call with an unknown outcome is
+    reported to the model and not repeated, unless its tool is `safe_to_repeat`.
+
+    `at_once` limits how many runs a model answers at the same time, `per_user` how many of one user, and `per_minute`
+    how many start in a minute; the worker that starts last sets these limits for all. `result` raises an error when no
+    worker has served the run's model for `unserved_seconds`. Raises `ConfigError` if the extra `durable` is not
+    installed, or if `database` is invalid.
     """
 
     @checked()
@@ -164,17 +167,19 @@ class DurableRuns:
 
     @property
     def where(self) -> str:
-        """The file, or the database without its password."""
+        """The file, or the address of the database without its password."""
         return self._database.where
 
     def __repr__(self) -> str:
         return f"<DurableRuns {self.where}>"
 
     def __call__(self, definition: Definition) -> Definition:
-        """Return the definition unchanged: `RunOptions(wrappers=[durable])` is not needed, but works."""
+        """Return the definition unchanged, so that `RunOptions(wrappers=[durable])` works, though it is not
+        necessary.
+        """
         return definition
 
-    # -- for callers --------------------------------------------------------------------------------------------------
+    # -- Public methods ------------------------------------------------------------------------------------------------
 
     async def start(
         self,
@@ -186,11 +191,11 @@ class DurableRuns:
         output_type: Any = None,
         limits: Limits | None = None,
     ) -> DurableRun:
-        """Queue a run of this session (None: a new one); a worker starts it in turn.
+        """Queue a run of this session (None: a new session); a worker starts it in turn.
 
-        `run` is its ID: passing the same ID twice starts one run. It belongs to its session, and to the `user` if you
-        pass one. With an `output_type` the answer is data that fits its JSON Schema; a worker has the schema alone, so
-        validators of a type do not count. `limits` hold besides those of the worker's agent. Raises `InputError` for an
+        `run` is the ID of the run: passing the same ID twice starts one run. The run belongs to its session, and to the
+        `user` if you pass one. With an `output_type` the answer is data that matches its JSON Schema; a type's own
+        validators do not run. `limits` apply in addition to those of the worker's agent. Raises `InputError` for an
         unusable prompt, ID, type or limit, and for the ID of another owner's run.
         """
         expect(
@@ -224,9 +229,9 @@ class DurableRuns:
     async def answer(
         self, answers: Sequence[CallAnswer], *, session: str, user: str = ""
     ) -> DurableRun:
-        """Continue a run that ended with pending calls, also days later and in another process.
+        """Continue a run that ended with pending calls, in any process and even days later.
 
-        The same answers given twice are one run.
+        Passing the same answers twice starts one run.
         """
         given = usable_answers(answers)
         expect("answer: user", user, str, "a name as text", error=InputError)
@@ -237,7 +242,7 @@ class DurableRuns:
         digest = hashlib.sha256(written_json(request.to_json()).encode()).hexdigest()[
             :32
         ]
-        # A run that failed, or that answered the same call before a rewind, is not the run of this answer.
+        # A run that failed, or that answered the same call before a rewind, does not count as the run of this answer.
         for number in count(1):
             run = DurableRun(self, f"answer-{digest}-{number}", session)
             if await _found(run.id) is not None:
@@ -259,7 +264,7 @@ class DurableRuns:
     ) -> DurableRun:
         """Return the run of this ID, started in any process.
 
-        Raises `InputError` for an unknown ID, and for a run of another session or user, if you pass these.
+        Raises `InputError` for an unknown ID, and, if you pass a session or user, for a run of another session or user.
         """
         self._require_serving()
         status = await _found(_usable_run(id))
@@ -280,9 +285,9 @@ class DurableRuns:
         session: str | None = None,
         user: str | None = None,
     ) -> None:
-        """End a run before its next step, in any process; a request or call that was sent is not withdrawn.
+        """End a run before its next step, in any process; a request or call that was already sent continues.
 
-        Raises as `run` does.
+        Raises the errors of `run`.
         """
         from dbos import DBOS
 
@@ -304,7 +309,7 @@ class DurableRuns:
             runner.agent._runtime.warn(f"{self.where}: {words}")
         return DurableRun(self, run, request.session)
 
-    # -- outcomes of runs ----------------------------------------------------------------------------------------------
+    # -- Outcomes ------------------------------------------------------------------------------------------------------
 
     async def record_of(self, run: DurableRun) -> RunRecord:
         """Return the state of a run in its session, which takes precedence over the engine's state."""
@@ -330,29 +335,29 @@ class DurableRuns:
             runner.forget(run.id)
 
     async def _end_without_session(self, run: DurableRun) -> RunEnded | None:
-        """Return the end of a run that its session will never have; None while a worker may still bring it to one."""
+        """Return the end of a run that its session will never store; None while a worker may still finish the run."""
         status = await _found(run.id)
         state = "failed"
         if status is not None:
             state = state_of(status)
         if state in ("waiting", "running"):
             return None
-        record = await self.record_of(run)  # it may have ended in between
+        record = await self.record_of(run)  # the run may have ended in between
         if (
             record.is_under_way and state == "cancelled"
-        ):  # by a worker that may have died before it saw that
+        ):  # set by a worker that may have died before it noticed
             await written(self._require_serving().store.cancel_run(run.session, run.id))
             return None
         return record.ended or _end_told_by_engine(run, status)
 
     async def never_served(self, run: DurableRun) -> None:
-        """Raise `AgentStateError` if no worker has served runs like this one for long."""
+        """Raise `AgentStateError` when no worker has served the run's model for `unserved_seconds`."""
         loop = asyncio.get_running_loop()
         since, pause = loop.time(), min(SERVED_SECONDS, self._unserved_seconds)
         while True:
             await asyncio.sleep(pause)
             runner, words = self._require_serving(), ""
-            with suppress(Exception):  # a database that is away may come back
+            with suppress(Exception):  # an unreachable database may come back
                 status = await _status(run.id)
                 if str(status.status) in ("ENQUEUED", "DELAYED"):
                     words = await unserved_words(
@@ -372,16 +377,17 @@ class DurableRuns:
             )
         return self._runner
 
-    # -- the worker ---------------------------------------------------------------------------------------------------
+    # -- Worker --------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def serving(
         self, agent: Agent[Any], *, works: bool = True, stop_seconds: float = 10.0
     ) -> AsyncIterator[None]:
-        """Inside, runs can be started; with `works` this process does them too, and those of workers that died.
+        """Context manager in which runs can be started. If `works` is True, this process also executes runs, including
+        those of dead workers.
 
-        On leaving, runs under way have `stop_seconds` to end; another worker, or the next start, resumes the others.
-        One at a time in a process. Raises `ConfigError` if the agent keeps no sessions.
+        On exit, active runs have `stop_seconds` to end; another worker, or the next start, resumes the rest. A process
+        can have only one such block at a time. Raises `ConfigError` if the agent does not store sessions.
         """
         try:
             from dbos import DBOS
@@ -403,7 +409,7 @@ class DurableRuns:
         me = await written(agent._runtime.store.join())
         logging.getLogger("dbos").setLevel(
             logging.CRITICAL
-        )  # the result of a run reports its error
+        )  # the run's result reports its error
         looking: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         threads = getattr(loop, "_default_executor", None)
@@ -433,11 +439,11 @@ class DurableRuns:
                 await asyncio.wait({looking})
                 with suppress(
                     Exception
-                ):  # the database may be down; others notice that this process has ended
+                ):  # the database may be down; other workers notice that this process has ended
                     await queue.stand_up(me)
             await runner.end(stop_seconds)
             await asyncio.to_thread(DBOS.destroy)
-            # The engine has put its own threads in place of the loop's, and they are gone now.
+            # The engine replaced the loop's default executor by its own threads, which have ended.
             loop.set_default_executor(
                 threads or ThreadPoolExecutor(thread_name_prefix="asyncio")
             )
@@ -455,13 +461,13 @@ class DurableRuns:
             "executor_id": me,
             "log_level": "CRITICAL",
             "enable_otlp": False,
-            # Nothing here is a notification. Each look takes CPU, and the engine does not end in between.
+            # mcpagent uses no notifications. Each poll takes CPU, and the engine cannot end during a poll.
             "notification_listener_polling_interval_sec": 0.5,
         }
 
 
 _SERVING: list[Runner | None] = [None]
-"""The runner of this process; the engine allows one for each process."""
+"""The runner of this process in a list of one item, or None; the engine allows one per process."""
 
 
 async def _workflow(data: str) -> None:
@@ -488,7 +494,7 @@ async def _status(run: str) -> WorkflowStatus:
 
 
 def _end_told_by_engine(run: DurableRun, status: WorkflowStatus | None) -> RunEnded:
-    """Return the end of a run that its session does not have."""
+    """Return the end of a run by the engine's record, for a run that its session has not stored."""
     if status is not None and status.status == "CANCELLED":
         return RunEnded(run.id, error=RunCancelledError(run.id))
     if status is not None and status.error is not None:
@@ -503,7 +509,7 @@ def _end_told_by_engine(run: DurableRun, status: WorkflowStatus | None) -> RunEn
 
 
 def _usable_run(run: object) -> str:
-    """Return a valid run ID. Raises `InputError` for invalid IDs, as for a session's."""
+    """Return a valid run ID; the rules are those for session IDs. Raises `InputError`."""
     try:
         if usable_id(run).strip():
             return str(run)

@@ -1,4 +1,4 @@
-"""`StoredRuns`: the runs of a database, to list, cancel and delete them without an agent."""
+"""`StoredRuns`: the runs in a database, to list, cancel and delete them without an agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A stored run. `asked` and `changed` are in seconds since 1970; `ended` is its end, if its session has one."""
+    """A stored run. `asked` and `changed` are in seconds since 1970; `ended` is the end that its session stored, or
+    None.
+    """
 
     id: str
     session: str
@@ -41,9 +43,9 @@ class StoredRun:
 
 
 class StoredRuns:
-    """The runs that the engine's database lists. Their sessions, in `store`, have the outcomes.
+    """The runs in the engine's database; `store` has their sessions, with the outcomes.
 
-    Raises `ConfigError` for an invalid database, and `SessionStoreError` for one that cannot be used.
+    Raises `ConfigError` for an invalid database, and `SessionStoreError` for an unusable one.
     """
 
     def __init__(self, database: str | Path | None, store: Sessions) -> None:
@@ -51,13 +53,13 @@ class StoredRuns:
 
     @property
     def where(self) -> str:
-        """The file, or the database without its password."""
+        """The file, or the address of the database without its password."""
         return self._database.where
 
     def listed(
         self, limit: int | None = None, session: str | None = None
     ) -> list[StoredRun]:
-        """Return the runs, the newest first; those of one session if it is named."""
+        """Return the runs, newest first; only those of `session` if it is not None."""
         with self._client() as client:
             if client is None:
                 return []
@@ -80,7 +82,7 @@ class StoredRuns:
             return self._found(client, run)
 
     def prompt(self, run: str) -> str:
-        """Return the question of a run; "" if it was begun by answers to calls."""
+        """Return the prompt of a run; "" if answers to calls started the run."""
         with self._client() as client:
             found = []
             if client is not None:
@@ -90,7 +92,9 @@ class StoredRuns:
         return str(json.loads(found[0].input["args"][0]).get("prompt", ""))
 
     def cancel(self, run: str) -> StoredRun:
-        """End a run before its next step, and return its previous state. Raises `InputError` for one that has ended."""
+        """End a run before its next step, and return its previous state. Raises `InputError` for a run that has
+        ended.
+        """
         with self._client() as client:
             found = self._found(client, run)
             if not found.is_unfinished:
@@ -154,7 +158,7 @@ class StoredRuns:
 
     @contextmanager
     def _client(self) -> Iterator[DBOSClient | None]:
-        """Open the engine's client; None if there is no database yet. It does not create one."""
+        """Open the engine's client; None if the database does not exist, because the client would create it."""
         from dbos import DBOSClient
         from sqlalchemy import create_engine
 

@@ -53,7 +53,7 @@ _ONE_WORD = re.compile(r"[^\W\d_]{3,}[.!]?")
 _REFUSALS = frozenset(("nope", "stop", "never", "don't", "dont", "cancel", "deny"))
 MAX_ROWS = 30
 MOST_KEPT = 2_000
-"""Maximum length of arguments with the answer "always with these arguments": no user reads longer ones twice."""
+"""Maximum length of arguments for the answer "always with these arguments": no user reads longer ones twice."""
 
 ReadLine: TypeAlias = Callable[[str, str], Awaitable[str]]
 """`await read(question, default)`; raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C."""
@@ -61,9 +61,10 @@ ReadLine: TypeAlias = Callable[[str, str], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The way to ask the user, one question at a time; `read` None: no user can be asked.
+    """The means to ask the user, one question at a time.
 
-    During a question, `turn` is locked and `aside` entered, which hides the moving line.
+    `read` is None if no user can be asked. During a question, `turn` is locked and `aside` is entered, which hides the
+    progress line.
     """
 
     console: Console
@@ -80,11 +81,11 @@ async def ask_about_call(
     tool: ToolDefinition | None,
     decision: Decision | None = None,
 ) -> Reply:
-    """Draw the box and return the answer, possibly with other arguments; `decision` is the reason for the question."""
+    """Draw the box and return the answer, possibly with other arguments. `decision` is the reason for the question."""
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> bool:
-        """Draw the box; return whether it has all of the arguments."""
+        """Draw the box; return whether it shows all arguments."""
         lines = box_lines(arguments, label, tool, asking.glyphs, console.width, limit)
         put(console, *lines, exact=True)
         return (
@@ -129,13 +130,13 @@ async def ask_about_call(
 
 
 def is_reason(typed: str) -> bool:
-    """Return whether text is a reason for "no": several words, or one that refuses. Stray keys are none."""
+    """Return whether the text is a reason for "no": several words, or a single refusing word. Stray keys are not."""
     words = [word for word in typed.split() if any(map(str.isalpha, word))]
     return len(words) > 1 or typed.strip(" .!").lower() in _REFUSALS
 
 
 def _reason(typed: str) -> str:
-    """Return the reason without the key for "no": "n tomorrow" is "tomorrow"."""
+    """Return the reason without a leading key for "no": "tomorrow" for "n tomorrow"."""
     key, _, words = typed.partition(" ")
     if ANSWERS.get(key.lower().rstrip(",:")) == "no" and words.strip():
         return words.strip()
@@ -145,7 +146,7 @@ def _reason(typed: str) -> str:
 async def _edited(
     asking: Asking, arguments: dict[str, Any], tool: ToolDefinition | None
 ) -> dict[str, Any]:
-    """Return other arguments, typed as a JSON object that fits the tool; the same ones if the input is invalid."""
+    """Return other arguments, typed as a JSON object that fits the tool; after invalid input, the same arguments."""
     typed = await _line(asking, "arguments ", _json(arguments))
     try:
         edited = json.loads(typed)
@@ -165,7 +166,7 @@ async def _edited(
 
 
 async def _line(asking: Asking, question: str, default: str = "") -> str:
-    """Return one answer; Ctrl-C ends the turn, as at any other time."""
+    """Return one line of input; Ctrl-C ends the turn, as it always does."""
     assert asking.read is not None
     try:
         return await asking.read(question, default)
@@ -173,16 +174,18 @@ async def _line(asking: Asking, question: str, default: str = "") -> str:
         return ""
     except KeyboardInterrupt:
         signal.raise_signal(signal.SIGINT)
-        await asyncio.Event().wait()  # ends with the turn
+        await asyncio.Event().wait()  # waits until the turn is cancelled
         raise
-    except OSError:  # the terminal was closed: the user declined nothing, and the call waits for the next resume
+    except (
+        OSError
+    ):  # the terminal was closed: the user declined nothing, and the call stays pending
         if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) in (
             signal.SIG_IGN,
             signal.SIG_DFL,
         ):
             raise
         signal.raise_signal(signal.SIGHUP)
-        await asyncio.Event().wait()  # ends with the chat
+        await asyncio.Event().wait()  # waits until the chat ends
         raise
 
 
@@ -194,9 +197,9 @@ def box_lines(
     width: int,
     limit: int | None = MAX_ROWS,
 ) -> list[Text]:
-    """Return the box: title with the server's hint, one row or more per argument, and the keys.
+    """Return the box: the title with the server's hint, one row or more per argument, and the keys.
 
-    It has at most `limit` rows of arguments, and the number of omitted rows.
+    The box has at most `limit` rows of arguments (None: all), and states the number of omitted rows.
     """
     rows = _rows(arguments, label, tool, width)
     width = max(min(width, MAX_WIDTH), 24)
@@ -271,12 +274,12 @@ def _rows(
 
 
 def _is_beside(label: str, claim: str, width: int) -> bool:
-    """Return whether the hint of the server fits into the title."""
+    """Return whether the server's hint fits into the title."""
     return drawn_width(label) + len(claim) + 21 <= width
 
 
 def _wrapped_labels(labels: Sequence[str], width: int) -> list[str]:
-    """Return the labels in lines; no label is broken at its own spaces."""
+    """Return the labels as lines; labels are not broken at their own spaces."""
     whole = "  ".join(label.replace(" ", "\0") for label in labels)
     return [line.replace("\0", " ") for line in textwrap.wrap(whole, width)]
 
@@ -332,7 +335,7 @@ def _claim(tool: ToolDefinition | None) -> str:
 
 
 def reason_lines(decision: Decision | None, label: str) -> list[str]:
-    """Return the rule that causes the question, and its place, as lines."""
+    """Return lines with the rule that requires the question, and its place."""
     if decision is None:
         return ["  the call is from an earlier run; no rule allows such a call"]
     words = f"  a rule asks: {decision}"
@@ -346,7 +349,7 @@ def reason_lines(decision: Decision | None, label: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An answer: the typed key, its label in the box, and its meaning."""
+    """A possible answer: the typed key, its label in the box, and its meaning."""
 
     typed: str
     label: str
@@ -354,7 +357,7 @@ class Key:
 
     @property
     def is_always(self) -> bool:
-        """True if the answer is stored for later programs."""
+        """True if the answer is stored and also applies to later programs."""
         return ANSWERS.get(self.typed) in ("tool", "call", "reads", "server")
 
 
@@ -383,7 +386,7 @@ def keys_of(arguments: dict[str, Any], tool: ToolDefinition | None) -> list[Key]
 def key_lines(
     arguments: dict[str, Any], tool: ToolDefinition | None, *, is_whole: bool
 ) -> list[str]:
-    """Return the meaning of each answer to this call, a line each; `is_whole`: all arguments are in view."""
+    """Return one line with the meaning of each answer to this call. `is_whole`: all arguments are visible."""
     lines = [
         f"  {key.typed}  {key.meaning}"
         for key in keys_of(arguments, tool)
@@ -399,7 +402,7 @@ def key_lines(
 def _makes_sense(
     word: str, arguments: dict[str, Any], tool: ToolDefinition | None
 ) -> bool:
-    """Return whether an answer is offered for this call."""
+    """Return whether this answer is offered for this call."""
     if word == "r":
         return _claims_to_read(tool)
     if word == "x":
@@ -427,7 +430,7 @@ def _argument_rows(arguments: dict[str, Any], width: int) -> list[Text]:
     name_width = min(max(map(cell_len, names)), max(width // 3, 8))
     rows: list[Text] = []
     for name, value in zip(names, arguments.values(), strict=True):
-        if cell_len(name) > name_width:  # on separate rows, since no name is cut
+        if cell_len(name) > name_width:  # on a separate row, since names are never cut
             rows += [Text(piece, "user") for piece in cut_into_rows(name, width)]
             name = ""
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""`mcpagent permissions list|forget`: what runs without a question since the user answered "always"."""
+"""`mcpagent permissions list|forget`: the calls that run without a question since the user answered "always"."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def approval_lines(stored: Iterable[StoredApproval]) -> list[Text]:
-    """Return one line per scope and kind: the scope in the form of `--allow`, and the meaning."""
+    """Return one line per scope and kind: the scope in the form of `--allow`, and its meaning."""
     groups: dict[tuple[str, What], list[StoredApproval]] = {}
     for one in stored:
         groups.setdefault((one.label, one.what), []).append(one)
@@ -35,7 +35,9 @@ def approval_lines(stored: Iterable[StoredApproval]) -> list[Text]:
 
 
 def _several(group: Sequence[StoredApproval]) -> str:
-    """Return how equal-looking approvals differ, such as " (2 servers of that name)"; "" for a single one."""
+    """Return the difference between equal-looking approvals, such as " (2 servers of that name)"; "" for a single
+    approval.
+    """
     if len(group) == 1:
         return ""
     servers = len({one.server for one in group})

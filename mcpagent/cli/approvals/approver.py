@@ -1,4 +1,4 @@
-"""Decide on the calls that rules ask about, at the terminal, and note the calls that were denied."""
+"""Decide at the terminal on calls that rules ask about, and record denied calls."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from mcpagent.values.approval import CallAnswer, PendingCall
 from mcpagent.values.messages import ToolDefinition
 
 Scope: TypeAlias = Literal["once", "session", "tool", "call", "reads", "server", "no"]
-"""The reach of an answer. "once": this call. "session": the tool, prompt or resource until the program ends. The others
-have no end: "tool", "call" (the tool with exactly these arguments), "reads" and "server"."""
+"""The scope of an answer.
+
+"once": this call. "session": the tool, prompt or resource until the program ends. "tool", "call" (the tool with exactly
+these arguments), "reads" and "server" are permanent.
+"""
 
 MAX_FLAG = 2_000
-"""Maximum length of a proposed rule; a longer one is not proposed, because a truncated rule would name something else.
-"""
+"""Maximum length of a proposed rule; a truncated rule would name something else, so longer rules are not proposed."""
 
 NOBODY = "no one can be asked here"
 _NOT_ALLOWED = "the rules of this run do not allow it"
@@ -49,7 +51,7 @@ question."""
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A call that was not run. `flag` would have allowed it, empty if none would."""
+    """A call that was not run. `flag` is the option that would have allowed it, or ""."""
 
     call: PendingCall
     label: str
@@ -63,7 +65,7 @@ class Denial:
 
 
 def _nobody_asked(flag: str) -> str:
-    """Return the model's reason for a denial if no person can be asked; `flag` is the option that allows the call."""
+    """Return the model's reason for a denial if no user can be asked; `flag` is the option that allows the call."""
     allowed = f"; it runs with {flag}" if flag else ""
     return f"it needs the user's approval, and {NOBODY}{allowed}. Do not call it again."
 
@@ -72,9 +74,9 @@ _PLAIN_NAME = re.compile(r"[\w.:/@-]+")
 
 
 def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> str:
-    """Return `server.tool`, by the server's own name for it, to be shown; rules match the uncut name.
+    """Return `server.tool` for display, with the server's own name of the tool; rules match the uncut name.
 
-    A name with spaces or invisible characters is quoted, with such characters escaped. So no two tools look alike, and
+    A name with spaces or invisible characters is quoted, with these characters escaped. So no two tools look alike, and
     no name can imitate mcpagent's own text.
     """
     if tool is None:
@@ -98,7 +100,9 @@ def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> s
 
 
 def allow_flag(tool: ToolDefinition) -> str:
-    """Return the flag that allows just this, safe for a shell: `?` replaces unsafe characters; "" if too long."""
+    """Return the flag that allows just this tool, safe for a shell: `?` replaces unsafe characters; "" if it would be
+    too long.
+    """
     own = tool.key.own_name
     named = rule_of(tool).removesuffix(own) + escape(own)
     shown = "".join(char if visible(char, "") == char else "?" for char in named)
@@ -108,7 +112,7 @@ def allow_flag(tool: ToolDefinition) -> str:
 
 
 class Approver:
-    """Decides on the calls of one agent that its rules ask about, and notes the denials.
+    """Decides on the calls of one agent that its rules ask about, and records denials.
 
     `ask` is None if no user can be asked. An answer for more than one call becomes a rule of the approver.
     """
@@ -121,7 +125,7 @@ class Approver:
         self._asked_about: dict[str, CallFacts] = {}
 
     def policy(self, *, waits: bool = False) -> ApprovalPolicy:
-        """Return the policy for `Agent(approval=...)`; with `waits`, a call that needs an answer ends the run."""
+        """Return the policy for `Agent(approval=...)`. With `waits`, a call that needs an answer ends the run."""
         hear = partial(self.note, waits=waits)
         policy = ApprovalPolicy(rules=lambda: self.rules, on_decision=hear)
         if waits:
@@ -136,14 +140,16 @@ class Approver:
         *,
         waits: bool = False,
     ) -> None:
-        """Note a call that is denied; keep the facts about another one until its answer, unless it ends the run."""
+        """Record a denied call; otherwise store the facts about the call until its answer, unless it ends the run
+        (`waits`).
+        """
         if decision.verdict == "deny":
             self.denials.append(self._denial(request, call.tool, decision))
         elif not waits:
             self._asked_about[request.fingerprint] = call
 
     async def __call__(self, request: PendingCall) -> CallAnswer:
-        """Return the answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
+        """Return the answer to one call, as the `decide` callback of `ApprovalPolicy`."""
         call = self._asked_about.pop(request.fingerprint, None)
         if call is not None and decide(call, self.rules).verdict == "allow":
             # The user answered "always" while this call waited.
@@ -151,7 +157,7 @@ class Approver:
         return await self._answered(request, call)
 
     async def again(self, request: PendingCall, call: CallFacts | None) -> CallAnswer:
-        """Decide on a call pending from an earlier run: a rule may deny it, but only the user can allow it."""
+        """Decide on a call pending from an earlier run: a rule may deny the call, but only the user can allow it."""
         return await self._answered(request, call)
 
     async def _answered(
@@ -177,7 +183,7 @@ class Approver:
             await self._keep(reply, tool, request.arguments)
         elif tool is not None and reply.arguments is not None and tool.kind == "tool":
             await self._keep(reply, tool, reply.arguments)
-        # Another resource or prompt is judged, and kept, by its own name.
+        # A resource or prompt that the call names is decided on, and stored, by its own name.
         return request.approve(reply.arguments)
 
     async def _keep(
@@ -195,7 +201,7 @@ class Approver:
     def _denial(
         self, request: PendingCall, tool: ToolDefinition | None, decision: Decision
     ) -> Denial:
-        """Return the denial with its reason, and `--allow` if that would have helped."""
+        """Return the denial with its reason, and the `--allow` flag that would have allowed the call."""
         label, reason = label_of(tool, request.tool), str(decision)
         if tool is None or not decision.rule.startswith("--approve"):
             return Denial(request, label, reason)

@@ -1,7 +1,7 @@
 """Decide which tools need a new consent because their servers changed them since their first use.
 
-Calls, `/why`, `/allow` and `mcpagent permissions explain` use the same functions, so that none calls a tool allowed
-whose next call is refused.
+Calls, `/why`, `/allow` and `mcpagent permissions explain` share these functions, so that a tool reported as allowed is
+not refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOW_TO_ACCEPT = (
 
 
 def accept_tool(options: Options, name: str, *, yes: bool) -> ExitCode:
-    """`mcpagent trust tool SERVER.TOOL`: show the changes of a tool since its first use, and accept them."""
+    """Run `mcpagent trust tool SERVER.TOOL`: show a tool's changes since its first use, and accept them."""
     terminal = open_terminal(options.color)
     configuration = trusted_configuration(options, terminal)
     holders = [
@@ -82,7 +82,9 @@ async def _accept(
 async def is_accepted(
     change: ToolChange, options: Options, configuration: Configuration
 ) -> bool:
-    """Return whether a changed tool may be called without a question: by `--trust-changes`, or as the user's code."""
+    """Return whether a changed tool may be called without a question: by `--trust-changes`, or because it is the user's
+    own code.
+    """
     if options.trust_changes:
         return True
     folder = configuration.own_code.get(change.server)
@@ -94,7 +96,7 @@ async def is_accepted(
 async def change_to_agree_to(
     tool: ToolDefinition, agent: Agent, options: Options, configuration: Configuration
 ) -> ToolChange | None:
-    """Return the change that the next call of the tool needs consent to; its server is connected if need be."""
+    """Return the change that the next call of the tool needs consent to, or None. Its server connects if necessary."""
     for link in agent.mcp.toolsets:
         if link.config.name == tool.server:
             change = await link.change_of(tool)
@@ -111,7 +113,7 @@ async def known_changes(
     options: Options,
     configuration: Configuration,
 ) -> list[ToolChange]:
-    """Return the changes that the next calls of these tools need consent to, by the known lists of their servers."""
+    """Return the changes that the next calls of these tools need consent to, by the servers' known lists."""
     links = {link.config.name: link for link in agent.mcp.toolsets}
     changes = [
         links[tool.server].known_change(tool)

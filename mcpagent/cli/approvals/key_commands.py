@@ -31,7 +31,7 @@ from mcpagent.utilities.text.secrets import hide
 MAX_KEY_CHARACTERS = 65_536
 
 ReadHidden = Callable[[str], str]
-"""Callback that reads one line without an echo."""
+"""Callback that reads one line from the terminal without an echo."""
 
 
 def set_key(
@@ -42,7 +42,7 @@ def set_key(
     hidden: ReadHidden = getpass.getpass,
     store: SecretStore | None = None,
 ) -> ExitCode:
-    """Store the key that is typed or piped in, and report its location."""
+    """Store the key that the user types or pipes in, and report its location."""
     terminal = open_terminal(options.color)
     keep_secret(
         name, options.environ, terminal, stdin=stdin, hidden=hidden, store=store
@@ -55,7 +55,7 @@ def set_key(
 
 
 def refuse_value(name: str) -> NoReturn:
-    """Raise `InputError` for a key that was given as an argument, and do not repeat it."""
+    """Raise `InputError` for a key that was passed as an argument, without repeating it."""
     shown = safe_line(name.partition("=")[0], 60)
     raise InputError(
         "a key on the command line stays in the shell's history and can be seen by others; type it unseen, or pipe it "
@@ -72,9 +72,9 @@ def keep_secret(
     hidden: ReadHidden = getpass.getpass,
     store: SecretStore | None = None,
 ) -> str:
-    """Ask for a secret, store it and report its location; return its reference in a configuration, `${keyring:name}`.
+    """Ask for a secret, store it and report its location; return the reference for a configuration, `${keyring:name}`.
 
-    Raises `InputError` if the name or the secret cannot be used.
+    Raises `InputError` for an invalid name or secret.
     """
     name = key_name(name)
     value = _read(name, stdin if stdin is not None else sys.stdin, hidden)
@@ -93,7 +93,7 @@ def place_of_secret(kept: StoredSecret) -> str:
 
 
 def key_name(name: str) -> str:
-    """Return the name a key is stored under: for a provider its variable, as `ANTHROPIC_API_KEY` for `anthropic`.
+    """Return the name under which a key is stored; for a provider its variable: `ANTHROPIC_API_KEY` for `anthropic`.
 
     Raises `InputError`.
     """
@@ -137,7 +137,7 @@ def _read(name: str, stdin: TextIO | None, hidden: ReadHidden) -> str:
 
 
 def list_keys(options: Options, *, store: SecretStore | None = None) -> ExitCode:
-    """Run `mcpagent keys list`: names and locations, no values."""
+    """Run `mcpagent keys list`: print names and locations, without values."""
     kept = (store or key_store(options.environ)).list()
     days = [time.strftime("%Y-%m-%d", time.localtime(key.saved)) for key in kept]
     lines = table(

@@ -1,8 +1,8 @@
 """Ask for consent to the programs, files and addresses of a project or a card.
 
-A `.mcp.json` that was found in a folder starts programs, so the user has to agree first. The same holds for a card
-outside the user's own folders. A configuration that the person names (`--config FILE`, `--server`) needs no consent:
-naming it is consent. The question shows `mcpagent.permissions.trust.descriptions`.
+A `.mcp.json` found in a folder starts programs, so the user has to agree first. The same applies to a card outside the
+user's own folders. A configuration that the user names (`--config FILE`, `--server`) needs no further consent. The
+question shows `mcpagent.permissions.trust.descriptions`.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ AskLines: TypeAlias = Callable[[Sequence[Description], Path], Answer]
 
 UNKNOWN_CHANGES = "git cannot tell what others changed since you agreed"
 ALLOW_IT = "allow it: --trust-project, or say yes in mcpagent chat"
-"""The fix if no user could be asked."""
+"""The suggested fix if no user could be asked."""
 
 ASKED_AGAIN = "the next start asks again"
-"""The same for a user who was asked and did not agree."""
+"""The suggested fix if the user was asked and did not agree."""
 
 
 def ask_trust(
@@ -73,10 +73,10 @@ def ask_trust(
 ) -> Configuration:
     """Return the configuration with the servers and skills that the user agreed to; other servers become problems.
 
-    `ask` is None if there is no user to ask; `how_to_allow` is the fix that a refusal names. `notify` gets one line
+    `ask` is None if no user can be asked; `how_to_allow` is the fix that a refusal names. `notify` receives one line
     about the omitted servers, and one about files that other people's commits changed since the consent. Raises
-    `ServerError` if there is no user to ask and no server remains, or if a member of a card's team would be without its
-    servers, and `ConfigError` for a card or a model that is refused.
+    `ServerError` if no user can be asked and no server remains, or if a member of a card's team would lose its servers.
+    Raises `ConfigError` for a refused card or model.
     """
     configuration = _agreed(configuration, options, notify, ask, how_to_allow)
     named = first_of_each_name(configuration.skills)
@@ -104,7 +104,8 @@ def _agreed(
         notify(line)
     changes |= changes_by_others(_added_by_user(configuration, store), store)
     named = Counter(server.name for server in _servers(configuration))
-    # A program may read its tools from each file of its folder, so one change of another person ends that it is own.
+    # A program may read its tools from any file of its folder, so a change by another person means that it is no longer
+    # the user's own.
     own = [
         item
         for item, changed in changes.items()
@@ -144,7 +145,7 @@ def _agreed(
 def descriptions_here(
     configuration: Configuration, options: Options
 ) -> list[Description]:
-    """Return all that needs consent: servers and cards, and a model that a project's settings choose."""
+    """Return everything that needs consent: servers, cards, and a model that a project's settings choose."""
     return [
         *_model_of_project(options),
         *(
@@ -157,7 +158,7 @@ def descriptions_here(
 
 
 def waiting_servers(configuration: Configuration, options: Options) -> frozenset[str]:
-    """Return the names of the servers whose current entries the user has not agreed to."""
+    """Return the names of the servers to whose current entries the user has not agreed."""
     store = TrustStore.of_user(options.environ)
     return frozenset(
         item.name for item in without_consent(described(configuration.enabled), store)
@@ -165,7 +166,7 @@ def waiting_servers(configuration: Configuration, options: Options) -> frozenset
 
 
 def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
-    """Return the effects of a card and its members that the user has not agreed to yet, as lines."""
+    """Return lines about the effects of a card and its members to which the user has not agreed yet."""
     store = TrustStore.of_user(options.environ)
     servers = [server for found in team.servers.values() for server in found.servers]
     waiting = without_consent(_descriptions(team, servers, options), store)
@@ -175,9 +176,9 @@ def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
 
 
 def remember_added(server: ServerConfig, options: Options) -> None:
-    """Store consent to a server that the user wrote by a command: no question about it is needed.
+    """Store consent to a server that the user added by a command, so that no question follows.
 
-    The user's own file needs no consent. With it, the state of the program's folder is known for later changes.
+    The user's own file needs no consent; the entry records the state of the program's folder, to detect later changes.
     """
     if needs_consent(server) or (server.scope == "user" and server.command):
         TrustStore.of_user(options.environ).add([describe(server)])
@@ -186,7 +187,9 @@ def remember_added(server: ServerConfig, options: Options) -> None:
 def _added_by_user(
     configuration: Configuration, store: TrustStore
 ) -> Iterator[Description]:
-    """Yield the unchanged entries that the user added to their own file by a command and that name a program here."""
+    """Yield the unchanged entries that the user added to their own file by a command and that start a program in this
+    project.
+    """
     known = store.digests()
     for server in configuration.enabled:
         if server.scope == "user" and server.command and not server.disabled:
@@ -198,7 +201,7 @@ def _added_by_user(
 def changes_by_others(
     found: Iterable[Description], store: TrustStore
 ) -> dict[Description, list[str] | None]:
-    """Return the files that other people's commits changed since each consent; None without an answer of git."""
+    """Return the files that other people's commits changed since each consent; None if git gives no answer."""
     commits = {entry.digest: entry.commit for entry in store.entries()}
     changed_by_others = cache(files_changed_by_others)
     return {
@@ -209,12 +212,12 @@ def changes_by_others(
         )
         for item in found
         if item.kind
-        != "skill"  # the consent covers the digest of its files, so any change asks again
+        != "skill"  # the consent includes the digest of its files, so any change causes a new question
     }
 
 
 def changed_files(changes: Mapping[Description, list[str] | None]) -> list[str]:
-    """Return all of the files, each once."""
+    """Return all changed files, each once."""
     return sorted({file for changed in changes.values() for file in changed or ()})
 
 
@@ -229,7 +232,7 @@ def _lines_about(changes: Mapping[Description, list[str] | None]) -> list[str]:
 
 
 def _model_of_project(options: Options) -> list[Description]:
-    """Return the model that a project's settings choose, if it sends elsewhere than the person's own."""
+    """Return the model that a project's settings choose, if it sends to other hosts than the user's own model."""
     if options.model is None or options.model_file is None:
         return []
     from mcpagent.models.resolve import default_spec, receivers_of
@@ -276,9 +279,9 @@ def _descriptions(
 def trust_lines(
     found: Sequence[Description], folder: Path, width: int = 0
 ) -> list[str]:
-    """Return all of the descriptions, exactly and in full, broken at `width` (0: not at all).
+    """Return all descriptions, exactly and in full, broken at `width` (0: not at all).
 
-    Behind a break a line begins with a bar, which no line of ours does: a long argument cannot look like another row.
+    Continuation lines begin with a bar, which no line of mcpagent does: a long argument cannot imitate another row.
     """
     lines = [f"{_files(found, folder)}: if you agree, {_effect(found)}:"]
     for item in found:
@@ -362,7 +365,7 @@ def _without(
     )
 
 
-# -- on the terminal, before anything is started ----------------------------------------------------------------------
+# -- Questions at start ------------------------------------------------------------------------------------------------
 
 KEYS = "[y] yes, always  [o] only this time  [N] go on without it"
 ANSWERS: dict[str, Answer] = {
@@ -380,13 +383,17 @@ _KEYS_MEAN = (
 
 
 def trusted_configuration(options: Options, terminal: Terminal) -> Configuration:
-    """Return the configuration, with third-party entries only if the user agreed; ask if there is a terminal."""
+    """Return the configuration, with third-party entries only if the user agreed; a terminal user is asked."""
     return _asked_on(terminal, options, terminal.warn, None)
 
 
 def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
-    """Do the same for a command that reports on each server itself: omitted servers are no error, and print nothing."""
-    options = replace(options, model_file=None)  # it sends no conversation
+    """Return the same, for a command that reports on each server itself: omitted servers cause no error and no
+    output.
+    """
+    options = replace(
+        options, model_file=None
+    )  # the command sends no conversation to a model
     return _asked_on(terminal, options, lambda _: None, lambda *_: "no")
 
 
@@ -435,7 +442,9 @@ def _asker(terminal: Terminal) -> AskLines | None:
 
 
 def may_agree(terminal: Terminal) -> bool:
-    """Ask whether the user agrees to the changes of others that were shown; False if they were piped elsewhere."""
+    """Ask whether the user agrees to the displayed changes of others; return False if stdout is no terminal, so the
+    user did not see them.
+    """
     if not (_can_ask() and is_a_terminal(sys.stdout)):
         return False
     return _typed(terminal, "agree to these changes? [y/N] ") in ("y", "yes")
@@ -443,7 +452,7 @@ def may_agree(terminal: Terminal) -> bool:
 
 def _typed(terminal: Terminal, question: str) -> str:
     forget_typed_ahead(terminal.err)
-    # Inside an event loop Ctrl-C would only be noted, and this wait would continue.
+    # Inside an event loop, Ctrl-C would only set a flag, and this read would continue.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         terminal.err.file.write(question)

@@ -1,4 +1,4 @@
-"""Handle servers' questions during a call, at the terminal: a form, an address to open, a model's answer.
+"""Handle servers' requests during a call, at the terminal: a form, an address to open, or an answer of the model.
 
 Only servers whose entry has `"elicitation": true` or `"sampling": true` may ask. The server's name always precedes its
 question, in mcpagent's own text; the default answer is no.
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_LINES = 12
 MAX_WORDS = 20_000
-"""Most characters of a request that a user can be expected to read; a longer request is declined."""
+"""Maximum number of characters of a request that a user can be expected to read; longer requests are declined."""
 MAX_ADDRESS = 2_048
-MAX_HOST = 253  # RFC 1035, as text
+MAX_HOST = 253  # RFC 1035, in text form
 MAX_TEMPERATURE = 2  # OpenAI's limit, the highest of all providers
 MAX_OUTPUT_TOKENS = 4_096
 """Most output tokens of one answer for a server, even if it requests more."""
 
 
 class ServerRequests:
-    """Asks one question at a time; declines everything if no user can be asked.
+    """Asks the user one question at a time; declines everything if no user can be asked.
 
-    `agent` is set once it exists; its model answers for servers. `waits` receives the name of a server whose question
-    has to wait for its turn.
+    `agent` is set once the agent exists; its model answers for servers. `waits` receives the name of a server whose
+    question has to wait for another one.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ServerRequests:
         self._waits = waits
 
     def handlers(self, config: ServerConfig) -> Handlers | None:
-        """Return the handlers for the questions that this server's entry allows."""
+        """Return the handlers for the requests that this server's entry allows."""
         if not (config.elicitation or config.sampling):
             return None
         return Handlers(
@@ -68,14 +68,14 @@ class ServerRequests:
             sample=self.sample if config.sampling else None,
         )
 
-    # -- elicitation --------------------------------------------------------------------------------------------------
+    # -- Elicitation ---------------------------------------------------------------------------------------------------
 
     async def elicit(
         self, server: str, message: str, schema: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Return the filled form, with None for empty fields; None if it is declined.
+        """Return the filled form, with None for empty fields; None if the user declines.
 
-        Raises `DismissedError` if the user dismisses it.
+        Raises `DismissedError` if the user dismisses the form.
         """
         async with self._turn_of(server):
             try:
@@ -145,7 +145,7 @@ class ServerRequests:
             rows = self._head(
                 server, "asks you to open an address in your browser", message
             )
-            # In one piece, so that it can be copied.
+            # On one line, so that it can be copied.
             self._console.print(
                 Text(f"  {url}", "user"), soft_wrap=True, highlight=False
             )
@@ -155,12 +155,12 @@ class ServerRequests:
             )
             return await self._agreed("did you?", rows)
 
-    # -- sampling -----------------------------------------------------------------------------------------------------
+    # -- Sampling ------------------------------------------------------------------------------------------------------
 
     async def sample(self, server: str, params: dict[str, Any]) -> Sampled:
         """Return the model's answer to a server's request, after the user's consent.
 
-        Raises `DismissedError` without.
+        Raises `DismissedError` without consent.
         """
         async with self._turn_of(server):
             assert self.agent is not None
@@ -197,7 +197,7 @@ class ServerRequests:
             )
             return Sampled(response.message.text, model)
 
-    # -- the screen ---------------------------------------------------------------------------------------------------
+    # -- Output and input ----------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _turn_of(self, server: str) -> AsyncIterator[None]:
@@ -219,7 +219,7 @@ class ServerRequests:
     def _head(self, server: str, what: str, message: str) -> list[Text]:
         """Print the server's name and request, then its own text after a bar, so that it cannot imitate mcpagent.
 
-        Returns all rows of that text if some were omitted, else an empty list.
+        Returns all rows of that text if some were omitted, otherwise [].
         """
         rows = self._behind_bar(visible(safe_text(message)))
         hidden = len(rows) - MAX_MESSAGE_LINES
@@ -245,7 +245,9 @@ class ServerRequests:
         return behind_bar(words, self._glyphs, self._console.width)
 
     async def _agreed(self, question: str, rows: list[Text]) -> bool:
-        """Return whether the user typed yes; Ctrl-D is no. `rows` are printed if the user wants to see all."""
+        """Return whether the user typed yes; Ctrl-D means no. `rows` are printed if the user wants to see the whole
+        text.
+        """
         view = ""
         if rows:
             view = f"  {VIEW_KEY}"
@@ -263,7 +265,9 @@ class ServerRequests:
             put(self._console, *rows)
 
     async def _line(self, question: str, default: str = "") -> str:
-        """Return one answer; Ctrl-C ends the turn and the question, because the request is no part of the turn."""
+        """Return one line of input. Ctrl-C ends the turn and the question, because the server's request is not a task
+        of the turn.
+        """
         assert self._asking.read is not None
         try:
             return await self._asking.read(question, default)
@@ -279,7 +283,7 @@ class ServerRequests:
 
 
 def sampling_request(params: dict[str, Any]) -> ModelRequest:
-    """Return a server's `sampling/createMessage` as a request: its texts only, without tools, bounded in length."""
+    """Return a server's `sampling/createMessage` as a model request: texts only, without tools, limited in length."""
     messages: list[Message] = []
     for item in params.get("messages", ()):
         content = item.get("content")
@@ -314,7 +318,7 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
 
 
 def _words_of(block: dict[str, Any]) -> str:
-    """Return a block's text, or a note about an omitted block, so that the model knows that it exists."""
+    """Return a block's text, or a note about an omitted block, so that the model knows that something is missing."""
     kind = str(block.get("type", "text"))
     if kind == "text":
         return str(block.get("text", ""))
@@ -324,8 +328,8 @@ def _words_of(block: dict[str, Any]) -> str:
 def host_of(url: str) -> str | None:
     """Return the host that a browser opens for this address, in ASCII.
 
-    Returns None for other addresses and ambiguous ones: with spaces, backslashes or hidden characters, a number instead
-    of a host, or letters that IDNA maps in two ways.
+    Returns None for other addresses and for ambiguous ones: with spaces, backslashes or hidden characters, a number
+    instead of a host, or letters that IDNA maps in two ways.
     """
     if (
         len(url) > MAX_ADDRESS
@@ -342,10 +346,11 @@ def host_of(url: str) -> str | None:
         if ":" in host:
             return f"[{ipaddress.IPv6Address(host)}]"
         plain = host.encode("idna").decode().lower().removesuffix(".")
-        # A browser takes a last label that begins like a number as one of an address, in octal and hexadecimal too.
+        # If the last label begins like a number, browsers read the host as an IPv4 address, also in octal and
+        # hexadecimal.
         if re.fullmatch(r"\d+|0x[0-9a-f]*", plain.rpartition(".")[2]):
             return str(ipaddress.IPv4Address(plain))
-    except ValueError:  # UnicodeError is one
+    except ValueError:  # including UnicodeError
         return None
     if re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", plain) and len(plain) <= MAX_HOST:
         return plain

@@ -36,7 +36,7 @@ MOST_FILES = 100
 
 
 def list_consents(options: Options) -> ExitCode:
-    """`mcpagent trust list`: each file with the names that were agreed to."""
+    """Run `mcpagent trust list`: print each file with the names to which the user agreed."""
     entries = TrustStore.of_user(options.environ).entries()
     lines = _consent_lines(entries, options.folder) or [
         Text(
@@ -55,7 +55,7 @@ def _names_by_file(entries: Iterable[StoredConsent]) -> dict[str, list[str]]:
 
 
 def _consent_lines(entries: Iterable[StoredConsent], folder: Path) -> list[Text]:
-    """Return a line per file with the names that were agreed to."""
+    """Return one line per file with the names to which the user agreed."""
     return [
         Text(f"{short_path(file, folder)}  {safe_line(', '.join(of), 400)}")
         for file, of in _names_by_file(entries).items()
@@ -63,7 +63,9 @@ def _consent_lines(entries: Iterable[StoredConsent], folder: Path) -> list[Text]
 
 
 def show_consent(options: Options) -> ExitCode:
-    """`mcpagent trust show`: what this project uses, whether it was agreed to, and what others changed since."""
+    """Run `mcpagent trust show`: print the parts of this project that need consent, whether the user agreed, and the
+    changes by others since.
+    """
     terminal, store = open_terminal(options.color), TrustStore.of_user(options.environ)
     found = descriptions_here(load_configuration(options), options)
     waiting = without_consent(found, store)
@@ -109,9 +111,9 @@ def show_consent(options: Options) -> ExitCode:
 
 
 def revoke_consent(options: Options, file: Path | None, *, yes: bool) -> ExitCode:
-    """`mcpagent trust revoke [FILE]`: forget the consents to a file, or to all files in this project's folders.
+    """Run `mcpagent trust revoke [FILE]`: delete the consents to a file, or to all files in this project's folders.
 
-    Without a file the command lists the consents and asks, unless `yes`. The stored consents count, not the present
+    Without a file the command lists the consents and asks, unless `yes`. It uses the stored consents, not the present
     files: an entry may be disabled, or its file may be missing for a while.
     """
     store = TrustStore.of_user(options.environ)

@@ -1,4 +1,4 @@
-"""Attach content to a question: `@path` files, `@server:uri` resources, and a server's `/server:prompt`.
+"""Attach content to a prompt: `@path` files, `@server:uri` resources, and a server's `/server:prompt`.
 
 Only the user's input is parsed, never text from a file, a server or a model.
 """
@@ -26,16 +26,16 @@ from mcpagent.values.tools import ToolOutput
 
 MAX_NAMED = 3
 MAX_RESOURCE = 1_000_000
-"""Characters of one resource that a question takes along."""
+"""Maximum number of characters of one resource in a prompt."""
 
 _MARK = re.compile(r"""(?:^|(?<=\s))@(?:"([^"\n]+)"|'([^'\n]+)'|((?:\\.|[^\s\\])+))""")
 _CLOSING = ".,;:!?)]}"
 _USER_LABEL = "[user]\n"
-"""What `output_of_prompt` sets before the user's words; needless if all are the user's."""
+"""The label that `output_of_prompt` puts before the user's words; omitted if all words are the user's."""
 
 
 def marks(line: str) -> list[str]:
-    """Return the texts after each `@`, unquoted and unescaped: `@a.txt`, `@"two words.txt"`, `@two\\ words.txt`."""
+    r"""Return the text after each `@`, unquoted and unescaped: `@a.txt`, `@"two words.txt"`, `@two\ words.txt`."""
     found = [
         re.sub(r"\\(.)", r"\1", bare) if bare else double or single
         for double, single, bare in _MARK.findall(line)
@@ -46,10 +46,10 @@ def marks(line: str) -> list[str]:
 async def with_attachments(
     line: str, agent: Agent, folder: Path
 ) -> tuple[str | list[Content], list[str]]:
-    """Return the question with all that it names, and one line about each thing taken along.
+    """Return the prompt with everything that it names, and one line about each attachment.
 
-    An `@` that names neither a file nor a server stays a word, such as in `@someone`. Raises `InputError` for a file
-    that cannot be taken, and for a resource that its server does not give.
+    An `@` that names neither a file nor a server stays a word, as in `@someone`. Raises `InputError` for an unusable
+    file, and for a resource that its server does not return.
     """
     blocks: list[str] = []
     files: list[Content] = []
@@ -83,7 +83,9 @@ async def with_attachments(
 
 
 def left_as_words(line: str, agent: Agent, folder: Path) -> str:
-    """Return a line about each `@` that matches neither a file nor a server, so nothing was attached; "" if none."""
+    """Return a line about each `@` that matches neither a file nor a server, so that nothing was attached; "" if all
+    match.
+    """
     words = [
         mark
         for mark in marks(line)
@@ -104,7 +106,7 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def _file_name(mark: str, folder: Path) -> str | None:
-    """Return the name of the file; a full stop or comma after it belongs to the sentence."""
+    """Return the name of the file, or None; a full stop or comma at its end belongs to the sentence."""
     for name in dict.fromkeys((mark, mark.rstrip(_CLOSING))):
         try:
             path = _path(folder, name)
@@ -114,7 +116,11 @@ def _file_name(mark: str, folder: Path) -> str | None:
                 raise InputError(
                     f"@{safe_line(name, 100)} is a folder; name a file in it"
                 )
-        except (OSError, RuntimeError, ValueError):  # no home folder, or no valid path
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+        ):  # no home folder, or an invalid path
             continue
     if "/" in mark or mark.startswith((".", "~")):
         raise InputError(
@@ -148,7 +154,7 @@ def _sizes(characters: int, files: Sequence[Content]) -> str:
 
 
 def joined_parts(prompt: Prompt, more: Sequence[Content]) -> Prompt:
-    """Return a question with more to it: all words as one text, the files after it."""
+    """Return the prompt with more parts: all texts joined into one, followed by the files."""
     texts: list[str] = []
     files: list[Content | File] = []
     for part in (*([prompt] if isinstance(prompt, str) else prompt), *more):
@@ -165,7 +171,7 @@ def joined_parts(prompt: Prompt, more: Sequence[Content]) -> Prompt:
     return words
 
 
-# --- prompts of servers -----------------------------------------------------------------------------------------------
+# -- Prompts of servers ------------------------------------------------------------------------------------------------
 
 
 def named_prompt(line: str, servers: Collection[str]) -> tuple[str, str, str] | None:
@@ -182,12 +188,12 @@ async def server_prompt(
 ) -> list[Content]:
     """Return a server's prompt, filled with `key=value` words; a single argument needs no key.
 
-    If it is not `alone` in the question, it is in a block that names its server. Raises `InputError` if there is no
-    such prompt, or an argument is missing or unknown.
+    With other text in the same prompt (`alone` False), the result is a block that names its server. Raises `InputError`
+    if there is no such prompt, or an argument is missing or unknown.
     """
     prompts = agent.mcp.prompts.get(server, ())
     known = next((prompt for prompt in prompts if prompt.name == name), None)
-    # For an unknown one, the server's list gives the error, with near names.
+    # For an unknown prompt, the server's list raises the error, with similar names.
     if known is not None:
         arguments = _arguments(words, [item.name for item in known.arguments])
     else:

@@ -21,7 +21,7 @@ MAX_FILES = 2_000
 _AT = re.compile(r"""(?:^|\s)@(?:"([^"\n]*)|((?:\\.|[^\s\\"])*))$""")
 
 Pairs = Sequence[tuple[str, str]]
-"""Texts, each with what it is about."""
+"""Texts, each with its description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,9 @@ def _containing(
 def _files(
     typed: str, back: int, folder: Path, *, is_quoted: bool
 ) -> Iterator[Completion]:
-    """Yield files and folders with the typed prefix, folders first; hidden ones only after a dot."""
+    """Yield files and folders with the typed prefix, folders first; hidden ones only if the prefix begins with a
+    dot.
+    """
     head, slash, start = typed.rpartition("/")
     try:
         place = folder / Path(f"{head}{slash}" or ".").expanduser()
@@ -147,7 +149,7 @@ def _files(
         OSError,
         RuntimeError,
         ValueError,
-    ):  # no such folder, no home, no path at all
+    ):  # no such folder, no home folder, or no path at all
         return
     for is_file, name in sorted(found):
         if (
@@ -160,7 +162,7 @@ def _files(
         needs_quotes = is_quoted or re.search(r"[\s\\'\"]", path)
         text = path
         if needs_quotes:
-            # The quotation of a folder stays open: a name in it follows.
+            # A folder's quotation mark stays open, because a name in that folder follows.
             if is_file:
                 text = f'"{path}"'
             else:
@@ -171,12 +173,12 @@ def _files(
 
 
 def _is_printable(text: str) -> bool:
-    """Names that hold what a terminal would act on are not offered."""
+    """Return whether a name can be offered: without characters that a terminal would interpret."""
     return safe_line(text, 300) == text
 
 
 def words_of(agent: Agent, folder: Path, *, is_started: bool) -> Words:
-    """Return all candidates; before the agent has started, only those that do not need it."""
+    """Return all candidates; before the agent has started, only those that do not need an agent."""
     from mcpagent.cli.chat.slash.slash_table import COMMANDS, VALUES
     from mcpagent.models.resolve import PROVIDERS
 

@@ -1,4 +1,6 @@
-"""The conversation loop in the terminal: input line, turn, input line ... while servers connect in the background."""
+"""The conversation loop in the terminal: input line, turn, input line, and so on, while servers connect in the
+background.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ from mcpagent.values.messages import Text as Words
 
 CALLS_KEPT = 50
 GOODBYES = frozenset({"exit", "quit", "bye"})
-"""Typed alone they mean the chat, not the model."""
+"""Words that, typed alone, end the chat and are not sent to the model."""
 
 
 def run_chat(
@@ -104,7 +106,7 @@ def run_chat(
             if isinstance(found, str)
             else found
         )
-    gc.freeze()  # what is loaded by now stays; looking through it for garbage would take a tenth of the start
+    gc.freeze()  # the objects loaded so far stay; collecting garbage among them would take a tenth of the start
     return run_to_end(chat.run())
 
 
@@ -210,7 +212,9 @@ class Chat:
             except Leave:
                 return ExitCode.OK
             self._greet()
-            if earlier is not None:  # no input line is shown before it is there
+            if (
+                earlier is not None
+            ):  # no input line is displayed before the conversation is loaded
                 self.input.shown.set()
             await self.startup.begin(
                 self.desk.configuration.enabled, self.cache, self.input.shown
@@ -236,7 +240,7 @@ class Chat:
         return code
 
     async def _ask_about_daemons(self) -> None:
-        """Ask which programs of the servers may stay, before all are closed."""
+        """Ask which programs of the servers may keep running, before all servers are closed."""
         if self.startup.is_entered and self.desk.before_close is not None:
             servers = self.agent.mcp
             await self.desk.before_close(servers, list(servers.configs))
@@ -274,7 +278,7 @@ class Chat:
             await asyncio.wait({task})
         except (
             asyncio.CancelledError
-        ):  # the chat is ended from outside; its work gives the terminal back first
+        ):  # the chat is cancelled from outside; its work restores the terminal first
             task.cancel()
             await asyncio.wait({task})
             raise
@@ -302,7 +306,7 @@ class Chat:
             report_exception(error, debug=self.options.debug)
 
     def _keep_heard(self) -> None:
-        """Keep the words of an answer that was stopped, for `/history`."""
+        """Store the text of an answer that the user stopped, for `/history`."""
         text = "".join(self._heard)
         self._heard.clear()
         if text.strip():
@@ -310,7 +314,9 @@ class Chat:
 
     async def _read(self) -> str:
         if not self._interrupted:
-            async with self._asking.turn:  # what servers ask comes when the line is sent: no key of it is an answer
+            async with (
+                self._asking.turn
+            ):  # servers ask once the line is sent: no key of it is an answer
                 line = await self.input.read()
         if self._interrupted:
             self._interrupted = False
@@ -320,7 +326,7 @@ class Chat:
     def _interrupt(self) -> None:
         """Handle Ctrl-C outside of the input line: stop the turn; a second one also ends the chat."""
         if self._turn is None or self._turn.done():
-            # It came just before the input line; that may be open by now.
+            # Ctrl-C came just before the input line, which may be open by now.
             self._interrupted = not self.input.end(KeyboardInterrupt)
         else:
             self._leaving = bool(self._turn.cancelling())
@@ -334,11 +340,11 @@ class Chat:
             self._turn.cancel()
 
     def _show_typed(self, text: str) -> None:
-        """Show below an answer what the user types meanwhile."""
+        """Show below an answer the text that the user types meanwhile."""
         if self._view is not None:
             self._view.show_typed(text)
 
-    # -- what was typed -----------------------------------------------------------------------------------------------
+    # -- Input ---------------------------------------------------------------------------------------------------------
 
     async def _do(self, line: str) -> None:
         from mcpagent.cli.chat.attachments import (
@@ -387,7 +393,7 @@ class Chat:
             await self._answer(line, prompt)
 
     async def _answer(self, typed: str, prompt: Prompt) -> None:
-        """Answer one question."""
+        """Answer one prompt."""
         from mcpagent.cli.chat.attachments import joined_parts
 
         await self.startup.entered()
@@ -408,7 +414,7 @@ class Chat:
             self._say(*(Text(f"  {line}", "dim") for line in saved))
 
     async def _follow(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Show the events of a run. No answer is lost: if the store fails, the run continues in memory."""
+        """Display the events of a run. If the store fails, the run continues in memory, so that no answer is lost."""
         self._view = view = TurnView(
             self.terminal.out, self.terminal.out, self.terminal.glyphs
         )
@@ -425,7 +431,7 @@ class Chat:
                     if self.agent._runtime.own_session.is_unfinished:
                         await self.agent.resume()
         except LimitError:
-            pass  # the line at the end of the run has said it
+            pass  # the line at the end of the run has reported the error
         finally:
             self._view = None
             view.close()
@@ -437,7 +443,7 @@ class Chat:
             return await edited(text, self.options.environ)
 
     async def _choose(self, question: str) -> str:
-        """Ask the user for one line, ignoring keys typed before the question; "" if they enter nothing."""
+        """Ask the user for one line, ignoring keys typed before the question; "" if the user enters nothing."""
         forget_typed_ahead(self.terminal.out)
         try:
             return (await read_above_output(question, "")).strip()
@@ -445,11 +451,13 @@ class Chat:
             return ""
 
     async def _allow_change(self, change: ToolChange) -> bool:
-        """Ask whether a tool that its server changed may be called. A refusal holds for the rest of the chat."""
+        """Ask whether a tool that its server changed may be called. A refusal applies for the rest of the chat."""
         if change in self.desk.declined_changes:
             return False
         with self._aside():
-            for line in change.lines:  # the report is one line, which may be cut
+            for (
+                line
+            ) in change.lines:  # all lines, because the one-line report may be cut
                 self._say(Text(f"  {self.terminal.glyphs.bar} {line}", "dim"))
             question = "call it as it is now? [y] yes, always  [N] no: "
             answer = (await self._choose(question)).lower()
@@ -462,7 +470,7 @@ class Chat:
         self.desk.declined_changes.append(change)
         return False
 
-    # -- events -------------------------------------------------------------------------------------------------------
+    # -- Events --------------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
         self.desk.trace = self.desk.trace.after(event, self.agent)
@@ -502,7 +510,7 @@ class Chat:
             chosen_by_itself = (
                 self.options.tool_search == "auto"
                 and self.options.card is None
-                and not self._is_resumed  # the start of the conversation showed it
+                and not self._is_resumed  # a resumed conversation showed the warning when it started
             )
             if chosen_by_itself and (line := search_line(self.agent)):
                 lines.append(Text(line, "dim"))
@@ -524,10 +532,12 @@ class Chat:
         with self._view.paused(), self._escape.paused():
             yield
 
-    # -- the screen ---------------------------------------------------------------------------------------------------
+    # -- Display -------------------------------------------------------------------------------------------------------
 
     def _status(self) -> str:
-        """Return the status below the input line: the built-in line or the user's own, and the servers' progress."""
+        """Return the status below the input line: the built-in line or the user's own, and the progress of connecting
+        servers.
+        """
         width, trace = self.terminal.out.width, self.desk.trace
         is_started = self.startup.is_entered
         status = Status.of(
@@ -557,7 +567,7 @@ class Chat:
         self.input.refresh()
 
     def _unfold(self) -> None:
-        """Print the last call in full; pressed again, the one before it."""
+        """Print the last call in full; called again, the call before it."""
         if not self._calls:
             self._say(Text("no tool was called yet", "dim"))
             return
@@ -572,7 +582,7 @@ class Chat:
         put(self.terminal.out, *lines)
 
     def _notify(self, *lines: Text | str) -> None:
-        """Print lines among the steps of a turn, or above the input line."""
+        """Print lines between the steps of a turn, or above the input line."""
         with self._activity.paused(), self._aside():
             self._say(*lines)
 

@@ -1,4 +1,6 @@
-"""Ask whether the daemons of a server may outlive it: a development server, tmux, the master of an ssh connection."""
+"""Ask whether daemons that a server started may outlive it: a development server, tmux, the master of an ssh
+connection.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,16 @@ from mcpagent.mcp.all_servers import McpServers
 from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_SHOWN = 5
-"""Commands that the question names; it counts the others."""
+"""Maximum number of commands that the question names; the others are counted."""
 
 QUESTION = "keep running? [y] yes  [a] always  [N] no: "
 
 
 class DaemonQuestions:
-    """The questions of one chat: one for each server, before its first close that would end daemons.
+    """The questions of one chat about daemons: at most one per server, before it closes.
 
-    An entry with `keeps_running`, true or false, needs no question. `choose` asks the user for a line, and `say`
-    prints one.
+    An entry with `keeps_running`, true or false, needs no question. `choose` asks the user for a line, and `say` prints
+    one.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class DaemonQuestions:
         self._answers: dict[str, bool] = {}
 
     async def before_close(self, servers: McpServers, names: Sequence[str]) -> None:
-        """Ask about the daemons of these servers, which are about to be closed, and keep those with a yes."""
+        """Ask about the daemons of the servers that are about to be closed, and keep those that the user confirms."""
         for name in names:
             config = servers.configs.get(name)
             if config is None or _is_decided(config):
@@ -68,7 +70,9 @@ class DaemonQuestions:
         return answer in ("y", "yes", "a", "always")
 
     def _always(self, config: ServerConfig) -> str:
-        """Write `keeps_running` into the server's entry; return a line that says where, or why not."""
+        """Write `keeps_running` into the server's entry; return a line with the location, or with the reason for a
+        failure.
+        """
         try:
             file = file_with(self._options, config.name, None)
             written = partial(_kept, name=config.name)

@@ -1,7 +1,7 @@
-"""Rebuild the chat state of a resumed conversation, its questions and requests, from the history.
+"""Rebuild the state of a resumed chat, its prompts and requests, from the history.
 
-The history has the questions, the searches, and the added and called tools; the stored steps have the usage of each
-answer. Neither has the duration of searches, nor results that were found and not shown.
+The history has the prompts, the searches, and the added and called tools; the stored steps have the usage of each
+answer. Missing are the duration of searches, and results that were found but not shown.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from mcpagent.values.messages import (
 )
 
 MAX_QUESTION, MAX_ANSWER = 300, 900
-"""Characters of the last question and its answer that are shown."""
+"""Maximum number of displayed characters of the last prompt and of its answer."""
 
 
 def questions_of(
     messages: Sequence[Message], steps: Sequence[Step] = ()
 ) -> tuple[list[ChatQuestion], Trace]:
-    """Return the questions, each with the trace before it, and the trace at the end."""
+    """Return the prompts, each with the trace before it, and the trace at the end."""
     asked: list[ChatQuestion] = []
     trace, begins = Trace(), 0
     took = {step.place: step for step in steps}
@@ -68,16 +68,16 @@ def questions_of(
 
 
 _OURS = (ToolsChanged, ToolsShown, Compacted)
-"""In a message, they say that nobody asked it."""
+"""Parts that mark a message as written by mcpagent, not by the user."""
 
 
 def question_places(messages: Sequence[Message]) -> set[int]:
-    """Return the positions of the user's questions."""
+    """Return the positions of the user's prompts."""
     return {place for place in range(len(messages)) if _is_question(messages, place)}
 
 
 def _is_question(messages: Sequence[Message], place: int) -> bool:
-    """Return whether the user wrote the message: notes about tools precede a question or follow results."""
+    """Return whether the user wrote the message; notes about tools precede a prompt or follow results."""
     message, before = messages[place], messages[place - 1 : place][0] if place else None
     if message.role != "user" or any(isinstance(part, _OURS) for part in message.parts):
         return False
@@ -92,7 +92,7 @@ def _is_question(messages: Sequence[Message], place: int) -> bool:
         return True
     return any(
         result.error == "cancelled" for result in before.tool_results
-    )  # the answer before it broke off
+    )  # the previous answer was interrupted
 
 
 def _after(trace: Trace, message: Message, calls: Mapping[str, ToolCall]) -> Trace:
@@ -100,7 +100,7 @@ def _after(trace: Trace, message: Message, calls: Mapping[str, ToolCall]) -> Tra
     shown: tuple[str, ...] = ()
     for part in reversed(
         message.parts
-    ):  # the found tools of a search follow its result
+    ):  # the tools that a search found follow its result
         match part:
             case ToolsShown(names=names):
                 shown = names
@@ -145,7 +145,7 @@ def _found(answer: str) -> int:
 def last_request(
     agent: Agent, messages: Sequence[Message], steps: Sequence[Step], number: int
 ) -> SentRequest | None:
-    """Return the last request, with the provider's token count; tools that disappeared are not in it."""
+    """Return the last request, with the provider's token count; tools that no longer exist are omitted."""
     if not steps or steps[-1].place > len(messages):
         return None
     step, now = steps[-1], next_request(agent, number)
@@ -170,7 +170,7 @@ def resumed_lines(
     terminal: Terminal,
     folder: Path,
 ) -> list[Text]:
-    """Return lines that describe the conversation, with its last question and answer, cut."""
+    """Return lines that describe the conversation, with its last prompt and answer, shortened."""
     facts = [
         counted(info.turns, "turn"),
         f"last used {ago(time.time() - info.updated)}",
@@ -222,7 +222,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def finished_length(messages: Sequence[Message]) -> int | None:
-    """Return the number of messages before an unanswered question; None if all questions have an answer."""
+    """Return the number of messages before an unanswered prompt; None if all prompts have an answer."""
     last = None
     if messages:
         last = messages[-1]

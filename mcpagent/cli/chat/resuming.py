@@ -46,8 +46,8 @@ MAX_ERROR = 400
 class StoredChat:
     """The store of a chat, and its conversation there.
 
-    `follow` shows the events of a run, `choose` asks for one line. `enter_goes_on`: the chat just announced that Enter
-    continues.
+    `follow` shows the events of a run, `choose` asks for one line. `enter_goes_on`: the chat has just announced that
+    Enter continues.
     """
 
     options: Options
@@ -87,14 +87,14 @@ class StoredChat:
         return None
 
     async def pick(self, found: list[SessionInfo]) -> SessionInfo | None:
-        """Return the conversation that the user chooses."""
+        """Return the conversation that the user chooses, or None."""
         return await pick_session(found, self.desk.terminal, self.options.folder)
 
     async def begin_with(self, session: str) -> None:
-        """Run `go_on_with` for a starting chat: if that fails, a new conversation begins."""
+        """Run `go_on_with` for a starting chat; if that fails, a new conversation begins."""
         with contextlib.suppress(
             McpAgentError
-        ):  # the error that kept the agent from starting is shown at the end
+        ):  # the error that kept the agent from starting is displayed at the end
             await self.startup.entered()
         if not self.startup.is_entered:
             return
@@ -109,8 +109,8 @@ class StoredChat:
     async def go_on_with(self, session: str) -> None:
         """Continue this conversation in the chat, show its end, and ask about pending calls.
 
-        A conversation with a durable run is watched until the run ends. One that another process holds can be continued
-        in a copy. Raises `SessionStoreError`.
+        If the conversation has a durable run, the chat watches it until it ends. A conversation that another process
+        has open can be continued in a copy. Raises `SessionStoreError`.
         """
         desk, store = self.desk, self.store
         assert store is not None
@@ -151,7 +151,7 @@ class StoredChat:
     async def _copy_of(self, store: Sessions, error: SessionBusyError) -> str | None:
         """Ask whether to continue in a copy of a session that another process has open; return the copy's ID.
 
-        The copy lacks a question that the other process is still answering, so that it does not run twice. Returns None
+        The copy omits a prompt that the other process is still answering, so that it does not run twice. Returns None
         if the user declines.
         """
         desk = self.desk
@@ -177,7 +177,9 @@ class StoredChat:
         return copy
 
     async def go_on_with_what_waits(self, *, is_new: bool = False) -> None:
-        """Decide on pending calls, or answer an unfinished question; with `is_new`, only offer the latter."""
+        """Decide on pending calls, or answer an unfinished prompt. With `is_new`, an unfinished prompt is only
+        offered.
+        """
         session = self.desk.agent._runtime.own_session
         if waiting := session.pending:
             await self._decide(waiting)
@@ -217,14 +219,16 @@ class StoredChat:
 
     @property
     def is_unfinished(self) -> bool:
-        """True if the last question has no answer."""
+        """True if the last prompt has no answer."""
         return (
             self.startup.is_entered
             and self.desk.agent._runtime.own_session.is_unfinished
         )
 
     def how(self) -> str:
-        """Return the command that continues this chat; "" if it is empty, not stored, or the agent has not started."""
+        """Return the command that continues this chat; "" if the chat is empty or not stored, or the agent has not
+        started.
+        """
         if not self.startup.is_entered or self.options.quiet:
             return ""
         session = self.desk.agent._runtime.own_session
@@ -234,7 +238,7 @@ class StoredChat:
         return ""
 
     def stop_keeping(self, error: SessionStoreError) -> None:
-        """Continue in memory, and report it."""
+        """Continue in memory, and report the error."""
         self._warn(
             f"{error}; the chat goes on in memory: what is said from here on is not kept"
         )

@@ -1,4 +1,4 @@
-"""Choose one of several stored conversations: arrow keys or a number, typing filters, Enter selects, Esc leaves."""
+"""Choose one of several stored conversations: arrow keys or a number; typing filters, Enter selects, Esc leaves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Choice:
         self.place = 0
 
     def type(self, text: str) -> None:
-        """Apply the filter: a number chooses among all, words match title, folder, model or ID."""
+        """Apply the filter: a number selects among all conversations; words match title, folder, model or ID."""
         words = text.casefold().split()
         if (
             len(words) == 1
@@ -58,18 +58,18 @@ class Choice:
         self.place = 0
 
     def move(self, rows: int) -> None:
-        """Move down, or up if negative; not past the ends."""
+        """Move the selection down by `rows`, or up if negative; stop at both ends."""
         self.place = max(0, min(self.place + rows, len(self.shown) - 1))
 
     @property
     def chosen(self) -> SessionInfo | None:
-        """The chosen conversation; None if none matches."""
+        """The selected conversation; None if none matches."""
         if self.shown:
             return self.shown[self.place]
         return None
 
     def window(self, rows: int) -> range:
-        """Return the positions that are shown if there is room for so many."""
+        """Return the positions to display if there is room for `rows` rows."""
         first = max(0, min(self.place - rows // 2, len(self.shown) - rows))
         return range(first, min(first + rows, len(self.shown)))
 
@@ -85,7 +85,7 @@ async def pick_session(
     keyboard: Input | None = None,
     output: Output | None = None,
 ) -> SessionInfo | None:
-    """Return the conversation that the user chooses; None if they leave."""
+    """Return the conversation that the user chooses; None if the user leaves."""
     with create_app_session(
         input=keyboard or keyboard_input(), output=output or terminal_output()
     ):
@@ -157,7 +157,7 @@ def _application(
 
 
 class _Table:
-    """Rows of all conversations, laid out once."""
+    """The rows of all conversations, formatted once."""
 
     def __init__(self, choice: Choice, folder: Path, width: int) -> None:
         infos = choice.shown
@@ -175,7 +175,9 @@ class _Table:
 async def _typed(
     choice: Choice, terminal: Terminal, folder: Path
 ) -> SessionInfo | None:
-    """Return the chosen conversation on a terminal that cannot be redrawn: a list, and one line for the answer."""
+    """Return the chosen conversation on a terminal that cannot be redrawn: print a list, and read one line. None: no
+    choice.
+    """
     table, session = _Table(choice, folder, terminal.out.width), PromptSession[str]()
     while True:
         put(

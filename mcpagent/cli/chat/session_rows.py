@@ -39,7 +39,7 @@ def session_rows(
 ) -> list[Text]:
     """Return one line per conversation, after its name (a number or an ID). Columns that do not fit are omitted.
 
-    The title is omitted last. The folder is empty if it is the current one.
+    The title is omitted last. The folder column is empty for the current folder.
     """
     if now is None:
         now = time.time()
@@ -48,7 +48,7 @@ def session_rows(
     name_width = max(map(cell_len, names), default=0)
     longest = max((cell_len(_marked(info)) for info in infos), default=0)
     kept = {place for place, size in enumerate(widths) if size}
-    for left_out in (1, 2, 4, 3):  # folder, model, cost, turns
+    for left_out in (1, 2, 4, 3):  # in this order: folder, model, cost, turns
         room = width - 1 - name_width - 2 - sum(widths[place] + 2 for place in kept)
         if room >= min(longest, LEAST_TITLE):
             break
@@ -107,7 +107,7 @@ def _end(folder: str) -> str:
 
 
 def quoted_lines(words: str, terminal: Terminal) -> list[Text]:
-    """Return a model's text after a bar, so that it cannot imitate ours; wrapped, without empty lines."""
+    """Return a model's text after a bar, so that it cannot imitate mcpagent's own; wrapped, without empty lines."""
     console, mark = terminal.out, f"  {terminal.glyphs.bar} "
     lines = [
         Text(line)
@@ -149,7 +149,7 @@ def found_lines(
 
 
 def info_document(info: SessionInfo) -> dict[str, Any]:
-    """Return the document for `--json`; times in seconds since 1970."""
+    """Return the description of a conversation for `--json`; times are in seconds since 1970."""
     holder = info.holder
     return {
         "id": info.id,
@@ -181,7 +181,7 @@ def results_by_call(messages: Iterable[Message]) -> dict[str, ToolResult]:
 def message_lines(
     message: Message, terminal: Terminal, results: Mapping[str, ToolResult]
 ) -> list[Text]:
-    """Return a question, an answer behind a bar, each call as one line; a failed call has its kind of error."""
+    """Return a prompt, an answer behind a bar, and each call as one line; a failed call shows its kind of error."""
     lines: list[Text] = []
     if message.role == "user":
         lines += [

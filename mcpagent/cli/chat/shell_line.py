@@ -1,6 +1,6 @@
-"""`!command`: run the user's command in the user's shell; its output is shown and can be sent to the model.
+"""`!command`: run the user's command in the user's shell; the output is displayed and can be sent to the model.
 
-Nothing else may call this: no text of a model, a tool, a server or a file.
+No text of a model, a tool, a server or a file may reach this module.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ async def run_shell(
 ) -> ProgramOutput:
     """Run the line in the user's shell, and show its output as it arrives, line by line and printable.
 
-    The command has no input. It is ended with all its children after `SECONDS`, and if this is cancelled. Daemons that
-    it started stay, as in a shell.
+    The command has no input. After `SECONDS`, or on cancellation, it is ended with all its children. Daemons that it
+    started continue, as in a shell.
     """
     if sys.platform == "win32":
         words = [environ.get("COMSPEC", "cmd.exe"), "/c", command]
@@ -50,7 +50,7 @@ async def offer_shell(
 ) -> str:
     """Ask, run the line and show its output.
 
-    Returns the text for the next question, or "".
+    Returns the text for the next prompt, or "".
     """
     if not command:
         say("what should run? !COMMAND, for example !git status")

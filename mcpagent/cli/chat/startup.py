@@ -1,4 +1,4 @@
-"""Start the servers behind the prompt: cached ones are known at once, others connect in the background."""
+"""Start the servers behind the input line: cached servers are known at once, others connect in the background."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Startup:
     async def begin(
         self, servers: tuple[ServerConfig, ...], cache: ListCache, shown: asyncio.Event
     ) -> None:
-        """Start; return at once, or, if every server is cached, when the agent knows their tools."""
+        """Start the agent. Returns at once, or, if every server is cached, when the agent knows their tools."""
         all_known = all(cache.path(server).exists() for server in servers)
         self._entering = asyncio.create_task(
             self._enter(None if all_known else shown), name="chat-connect"
@@ -66,7 +66,7 @@ class Startup:
 
     async def _enter(self, shown: asyncio.Event | None) -> None:
         if shown is not None:
-            # Loading the MCP SDK takes longer than all else, so the prompt comes first, and typing works meanwhile.
+            # Loading the MCP SDK takes longest, so the input line is displayed first, and typing works meanwhile.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(shown.wait(), PROMPT_SECONDS)
             await asyncio.to_thread(import_module, "mcpagent.mcp.connection")
@@ -92,7 +92,7 @@ class Startup:
         self._changed()
 
     def follow(self, event: Event) -> None:
-        """Process an event; call it for each event as it happens."""
+        """Process an event as it happens."""
         match event:
             case ServerConnected(server=server):
                 self._connected.setdefault(server, event)
@@ -104,7 +104,7 @@ class Startup:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that kept the agent from starting."""
+        """The error that kept the agent from starting, or None."""
         entering = self._entering
         if entering is None or not entering.done() or entering.cancelled():
             return None
@@ -112,7 +112,7 @@ class Startup:
 
     @property
     def is_entered(self) -> bool:
-        """True if tools are known; more may follow."""
+        """True once tools are known; more may follow."""
         return (
             self._entering is not None
             and self._entering.done()
@@ -120,7 +120,9 @@ class Startup:
         )
 
     async def ready(self) -> None:
-        """Wait, a bounded time, until some tools are known, or none will be soon. Raises as `entered` does."""
+        """Wait, for a limited time, until some tools are known, or no server is about to have any. Raises the errors of
+        `entered`.
+        """
         await self.entered()
         if self._agent.known_tools or not self._connecting_now():
             return
@@ -152,7 +154,7 @@ class Startup:
             self._activity.hide()
 
     def _connecting_now(self) -> dict[str, float]:
-        """Return the connecting servers, with the seconds so far."""
+        """Return the connecting servers, each with the seconds since it started to connect."""
         servers = self._agent.servers.items()
         return {
             name: status.seconds
@@ -183,7 +185,7 @@ class Startup:
         return ""
 
     def summary(self) -> list[Text]:
-        """Return one line about the servers that connected just now; empty if all were known."""
+        """Return one line about the servers that have just connected; [] if all were cached."""
         events = sorted(self._connected.values(), key=lambda event: event.seconds)
         if not events:
             return []
@@ -199,7 +201,7 @@ class Startup:
         return [Text.assemble((f"{self._glyphs.ok} ", "ok"), (line, "dim"))]
 
     async def close(self) -> None:
-        """Cancel what is still starting; its outcome has been reported or is not needed."""
+        """Cancel servers that are still starting."""
         tasks = {task for task in (self._entering, self._watching) if task is not None}
         for task in tasks:
             task.cancel()
@@ -208,13 +210,13 @@ class Startup:
 
 
 LEAST_NOTED = 1_000
-"""Tokens of definitions below which nobody asks why all tools are offered."""
+"""Minimum tokens of definitions for a note that all tools are offered without a search."""
 
 
 def search_line(agent: Agent) -> str:
-    """Return a line about an automatic tool search: what it saves per request, or when it would begin; "" if neither.
+    """Return a line about automatic tool search: its saving per request, or when it would begin; otherwise "".
 
-    Few tools are offered without a search and need no line.
+    Few tools are offered without a search, which needs no line.
     """
     catalog = agent._runtime.tools
     everything = catalog.tokens(catalog.known)

@@ -1,4 +1,4 @@
-"""The status line: offered against known tools; the built-in line, or that of the user's own command."""
+"""The status line: offered and known tools, tokens, servers and cost; built-in, or from the user's own command."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from mcpagent.values.messages import Spent, Usage
 class Status:
     """The data of the status line.
 
-    The offered tools are those of the conversation, the known ones those of all servers; `used` are the input tokens of
-    the last request, `window` the limit. `spent` is the cost of this conversation, `total` that of all conversations of
-    this process. `declined` are the servers that the user did not agree to.
+    Offered tools are those of the conversation, known tools those of all servers. `used` are the input tokens of the
+    last request, `window` is their maximum. `spent` is the cost of this conversation, `total` that of all conversations
+    of this process. `declined` are the servers to which the user did not agree.
     """
 
     model: str
@@ -56,7 +56,7 @@ class Status:
             return cls(agent._runtime.model.name, approve, agent.servers)
         tools = agent._runtime.tools
         offered = tools.offer()
-        # A resumed conversation takes in the tools that have come since only with its next question.
+        # A resumed conversation adds newly connected tools only at its next prompt.
         listed = agent._runtime.catalogs.listing_of(()).tools
         known, known_tokens = len(tools.known), tools.catalog.total_tokens()
         if len(listed) > known:
@@ -80,7 +80,7 @@ class Status:
 
     @property
     def most(self) -> int | None:
-        """The window; for a model not used yet, the known window of its name."""
+        """The context window in tokens; for a model not used yet, the known window of its name; or None."""
         return self.window or context_window_of(self.model)
 
     def count(self, *states: str) -> int:
@@ -93,7 +93,9 @@ class Status:
 
 
 def window_of(agent: Agent[Any]) -> int | None:
-    """Return the window in tokens: as configured, as its server reports, or from the price table."""
+    """Return the context window in tokens: as configured, as reported by the model's server, or from the price
+    table.
+    """
     compaction, model = (
         agent._runtime.definition.options.compaction,
         agent._runtime.model,
@@ -155,7 +157,7 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
 
 
 def servers_field(status: Status) -> str:
-    """Return `mcp 61 ok 8.. 1! 2 declined`: ready, connecting, failed, not agreed to."""
+    """Return `mcp 61 ok 8.. 1! 2 declined`: ready, connecting, failed, declined by the user."""
     ready, connecting, failed = (
         status.count("ready", "cached"),
         status.count("connecting"),
@@ -176,7 +178,7 @@ def servers_field(status: Status) -> str:
 def status_document(status: Status, folder: str) -> dict[str, Any]:
     """Return the document that a user's own status line command receives on standard input.
 
-    `model`, `workspace`, `cost` and `version` have the names that other agents use, so their scripts work here.
+    `model`, `workspace`, `cost` and `version` have the names that other agents use, so their scripts work unchanged.
     """
     from mcpagent.utilities.version import __version__
 
@@ -215,7 +217,7 @@ def short_model(name: str) -> str:
     return safe_line(model or provider, 40)
 
 
-# -- a status line of the user's own -----------------------------------------------------------------------------------
+# -- Status line commands ----------------------------------------------------------------------------------------------
 
 SECONDS = 1.0
 PAUSE_SECONDS = 0.3
@@ -223,10 +225,11 @@ MAX_OUTPUT = 4_096
 
 
 class StatusCommand:
-    """Stores the command's last output, and runs it again when its input has changed.
+    """Runs the user's status line command, stores its last output, and runs it again when its input has changed.
 
-    Without a shell; at most one run at a time, each within `SECONDS`. It comes from the user's own settings, never from
-    a project's. `changed` is called when there is a new line. Raises `ConfigError` for an invalid command.
+    It runs without a shell, at most once at a time and for at most `SECONDS`. The command comes from the user's own
+    settings, never from a project's. `changed` is called when there is a new line. Raises `ConfigError` for an invalid
+    command.
     """
 
     def __init__(
@@ -252,12 +255,12 @@ class StatusCommand:
         self._given = ""
         self._running: asyncio.Task[None] | None = None
         self.said: str | None = None
-        """The line it gave last, None if it gave none or failed."""
+        """The last output line; None if the command printed nothing or failed."""
         self.problem = ""
-        """Why its last run gave nothing."""
+        """The reason why the last run had no output, or ""."""
 
     def update(self, document: Mapping[str, Any]) -> None:
-        """Update the line if the document has changed; returns at once."""
+        """Run the command if the document has changed; returns at once."""
         given = json.dumps(document)
         if given == self._given or (
             self._running is not None and not self._running.done()
@@ -278,7 +281,7 @@ class StatusCommand:
         if self.said != before:
             self._changed()
         await asyncio.sleep(PAUSE_SECONDS)
-        self._changed()  # what changed meanwhile is shown now
+        self._changed()  # display the changes that came meanwhile
 
     async def _output(self, given: str) -> tuple[str | None, str]:
         name = safe_line(self._words[0], 60)
@@ -286,7 +289,7 @@ class StatusCommand:
             code, output = await output_of(
                 self._words, given, SECONDS, folder=self._folder, environ=self._environ
             )
-        except TimeoutError:  # an OSError to Python
+        except TimeoutError:  # TimeoutError is an OSError
             return None, f"statusLine: {name} took longer than {SECONDS:g} s"
         except OSError as error:
             return None, f"statusLine: {name} cannot be started: {error.strerror}"

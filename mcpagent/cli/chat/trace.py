@@ -67,10 +67,10 @@ def next_request(agent: Agent, number: int) -> SentRequest:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The events of a conversation so far, as a value: undoing a question restores an earlier one.
+    """The events of a conversation so far, as a value: undoing a prompt restores an earlier one.
 
-    Requests are counted from 1 over all turns; `loaded`, `removed` and `called` refer to these numbers. `used` are the
-    provider's latest input tokens.
+    Requests are counted from 1 over all turns; `loaded`, `removed` and `called` refer to these numbers. `used` is the
+    latest number of input tokens that the provider reported.
     """
 
     requests: int = 0
@@ -84,7 +84,9 @@ class Trace:
     )
 
     def after(self, event: Event, agent: Agent) -> Trace:
-        """Return the trace with this event; call it when the event happens: the conversation is then as sent."""
+        """Return the trace with this event. Call this when the event happens, while the conversation is in the state
+        that was sent.
+        """
         now = self.requests
         match event:
             case RequestSent():
@@ -117,12 +119,12 @@ class Trace:
                 return self
 
 
-# -- /context ----------------------------------------------------------------------------------------------------------
+# -- Context report ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A category of a request, in tokens."""
+    """A category of a request, with its tokens."""
 
     label: str
     tokens: int
@@ -132,7 +134,9 @@ class Share:
 def context_lines(
     agent: Agent, trace: Trace, window: int | None, glyphs: Glyphs, width: int
 ) -> list[Text]:
-    """Return the last request by category, and the counting method; before the first one, the next request."""
+    """Return lines with the last request by category, and the counting method; before the first request, the next
+    one.
+    """
     request = trace.last or next_request(agent, 1)
     counted = 0
     if request.usage is not None:
@@ -203,7 +207,7 @@ def _remarks(request: SentRequest, glyphs: Glyphs) -> list[Text]:
 
 
 def _estimate(request: SentRequest) -> list[Share]:
-    """Estimate characters / 4 by category; the shares of deferred tools are 0, because they are not sent."""
+    """Estimate the tokens of each category as characters / 4. Deferred tools count 0, because they are not sent."""
     said, results = _message_tokens(request.messages)
     shares = [
         Share("system prompt", len(request.system) // CHARACTERS_PER_TOKEN),
@@ -226,7 +230,7 @@ def _estimate(request: SentRequest) -> list[Share]:
 def definition_scale(trace: Trace) -> float:
     """Return the ratio of the tokens that the provider counted for the last request to their estimate (characters / 4).
 
-    Without a counted request it is a typical ratio for definitions.
+    Without a counted request, returns a typical ratio for definitions.
     """
     request = trace.last
     if request is None or request.usage is None or not request.usage.input_tokens:
@@ -236,7 +240,7 @@ def definition_scale(trace: Trace) -> float:
 
 
 def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
-    """Return the same proportions with this sum; what rounding leaves goes to the largest."""
+    """Return shares in the same proportions with this sum; the largest share gets the rounding difference."""
     estimated = sum(share.tokens for share in shares)
     if not estimated or estimated == total:
         return list(shares)
@@ -262,7 +266,7 @@ def _owners(request: SentRequest) -> str:
 
 
 def _message_tokens(messages: Sequence[Message]) -> tuple[int, int]:
-    """Return the tokens of texts and calls, and the tokens of the tools' results."""
+    """Return the tokens of texts and calls, and the tokens of tool results."""
     said = results = 0
     for message in messages:
         said += len(message.text) // CHARACTERS_PER_TOKEN + _images(message.parts)
@@ -279,7 +283,7 @@ def _message_tokens(messages: Sequence[Message]) -> tuple[int, int]:
 
 
 def _aside(messages: Sequence[Message]) -> str:
-    """Describe the offloaded results: `2 set aside, 11,000,000 kept out`."""
+    """Return a description of the offloaded results: `2 set aside, 11,000,000 kept out`."""
     whole = [
         result.set_aside.tokens
         for result in set_aside_in(messages)

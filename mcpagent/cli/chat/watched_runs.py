@@ -1,4 +1,4 @@
-"""Watch a durable run in the chat: show its worker's messages, and let the user end it."""
+"""Watch a durable run in the chat: show the messages of its worker, and let the user end the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcpagent.journal.sessions.store import written
 from mcpagent.utilities.text.safe_text import safe_line
 
 POLL_SECONDS = 0.5
-"""How often the store is asked whether the session was written; only then it is read."""
+"""Interval at which the store is asked whether the session changed; the session is read only after a change."""
 
 
 async def watched_to_end(
@@ -26,7 +26,9 @@ async def watched_to_end(
     run: str,
     choose: Callable[[str], Awaitable[str]],
 ) -> bool:
-    """Show an unfinished run until it ends. Ctrl-C offers to end it; returns False if the user only stops watching."""
+    """Show an unfinished run until it ends. Ctrl-C offers to end the run; returns False if the user only stops
+    watching.
+    """
     desk.note(
         f"a worker answers here (run {short_id(run)}); Ctrl-C to end that run, or to stop watching"
     )
@@ -51,7 +53,9 @@ async def watched_to_end(
 async def _shown(
     desk: ChatState, store: Sessions, session: str, run: str
 ) -> RunEnded | None:
-    """Show the messages of the run when they are stored; return its end, None if the session does not know it."""
+    """Show the messages of the run when they are stored; return its end, or None if the session does not have the
+    run.
+    """
     length, seen = -1, -1.0
     while True:
         record = await written(store.run_record(session, run))
@@ -66,7 +70,7 @@ async def _shown(
 async def _show_news(
     desk: ChatState, store: Sessions, session: str, length: int
 ) -> int:
-    """Show the messages after the first `length`; with -1, those of the last question.
+    """Show the messages after the first `length`; for -1, those after the last prompt.
 
     Returns the number of messages.
     """

@@ -1,4 +1,4 @@
-"""Determine the servers of a command: files, `--server`, or the bundled demo server if there are none."""
+"""Determine the servers of a command: files, `--server`, or else the bundled demo server."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ if TYPE_CHECKING:
 class Configuration:
     """The servers of one command.
 
-    `is_demo`: no server was configured, so the bundled one is used; `empty` are the found files without servers.
-    `untrusted` are the names of the problems that only need consent (`approvals/project_trust.py`). `own_code` are
-    the programs that may be the person's own, with the project folder; the entries of `own_files` also name a file
-    of it. `replayed`: a recording replaces all servers. `team`: the cards of `--card`. `skills` are those of the folder
-    and the user's own, the first of a name counts; `skill_problems` has a line for each that is left out.
+    - `is_demo`: no server was configured, so the bundled one is used. `empty`: found configuration files without
+      servers.
+    - `untrusted`: names of the problems that only need consent (`approvals/project_trust.py`).
+    - `own_code`: servers whose programs may be the user's own, with their project folder. The entries of `own_files`
+      also name a file in it.
+    - `replayed`: a recording that replaces all servers. `team`: the cards of `--card`.
+    - `skills`: the skills of the folder and of the user; of several with a name, the first. `skill_problems`: a line
+      for each omitted skill.
     """
 
     servers: ServersConfig
@@ -59,7 +62,7 @@ class Configuration:
 
     @property
     def enabled(self) -> tuple[ServerConfig, ...]:
-        """The servers that are used."""
+        """The enabled servers."""
         return tuple(server for server in self.servers.servers if not server.disabled)
 
     @property
@@ -70,7 +73,7 @@ class Configuration:
         ]
 
     def describe(self, folder: Path) -> str:
-        """Describe in one line how many servers there are, and their origin."""
+        """Describe in one line the number and the origin of the servers."""
         if self.replayed is not None:
             return f"a replay of {short_path(str(self.replayed), folder)}"
         if self.is_demo:
@@ -79,7 +82,9 @@ class Configuration:
         return f"{servers} from {', '.join(self._places(folder))}{comma}{refused}"
 
     def _places(self, folder: Path) -> list[str]:
-        """Return the files that servers come from, and the option if it names one; all files if one has an error."""
+        """Return the files that servers come from, and `--server` or `--openapi` if used; all files if one has an
+        error.
+        """
         used = {server.source.rpartition(":")[0] for server in self.servers.servers}
         files = [
             short_path(name, folder)
@@ -93,7 +98,7 @@ class Configuration:
         return files
 
     def describe_briefly(self) -> str:
-        """Describe in a few words how many servers there are."""
+        """Describe in a few words the number of servers."""
         if self.replayed is not None:
             return "a replay"
         if self.is_demo:
@@ -112,7 +117,7 @@ class Configuration:
 
 
 def load_configuration(options: Options) -> Configuration:
-    """Return the servers and skills that the options, the folder and the user name. Raises `ConfigError`."""
+    """Return the servers and skills that the options, the folder and the user's files define. Raises `ConfigError`."""
     configuration = _configured_servers(options)
     if configuration.replayed is not None:
         return configuration
@@ -128,7 +133,7 @@ def _configured_servers(options: Options) -> Configuration:
     added = [_from_option(text, options.folder, environ) for text in options.server]
     added += [_api_from_option(text, options.folder) for text in options.openapi]
     if options.config:
-        if Path() in options.config:  # "" is that too, as a path
+        if Path() in options.config:  # "" becomes the same path
             raise InputError(
                 "--config: is empty or the folder itself; name a file with mcpServers"
             )
@@ -158,7 +163,7 @@ def _team(options: Options, environ: Mapping[str, str]) -> Team | None:
 
 
 def _api_from_option(text: str, folder: Path) -> ServersConfig:
-    """Return the HTTP API of a `--openapi`, named after its host or file if the option does not name it."""
+    """Return the HTTP API of a `--openapi` option, named after its host or file unless the option names it."""
     named = re.fullmatch(r"([A-Za-z][\w-]*)=(.+)", text.strip())
     name, source = named.groups() if named is not None else ("", text.strip())
     if not source.startswith(("http://", "https://")):
@@ -176,7 +181,9 @@ def _api_from_option(text: str, folder: Path) -> ServersConfig:
 
 
 def _from_option(text: str, folder: Path, environ: Mapping[str, str]) -> ServersConfig:
-    """Return the server of a `--server`. It runs in `folder`, so it is another server in each folder."""
+    """Return the server of a `--server` option. It runs in `folder`, so the same option means different servers in
+    different folders.
+    """
     name, equals, target = text.partition("=")
     if text.startswith(("http://", "https://")):
         name, equals, target = urlsplit(text).hostname or "", "=", text
@@ -216,7 +223,9 @@ _NPM_PACKAGE = re.compile(r"@[\w.-]+/[\w.-]+(?:@[\w.-]+)?")
 
 
 def meant_target(word: str) -> str:
-    """Return the server that a single word means that can be no command: an address without scheme, an npm package."""
+    """Return the server that a single word means if it cannot be a command: an address without scheme, an npm
+    package.
+    """
     if _ADDRESS.fullmatch(word):
         return f"http://{word}"
     if _NPM_PACKAGE.fullmatch(word):
@@ -225,7 +234,7 @@ def meant_target(word: str) -> str:
 
 
 def short_path(name: str, folder: Path) -> str:
-    """Return the path (maybe with `:line`) as a person would write it from here."""
+    """Return the path (with an optional `:line`) as a user would write it in this folder."""
     path = Path(name)
     if path == Path.home():
         return "~"
@@ -236,9 +245,9 @@ def short_path(name: str, folder: Path) -> str:
 
 
 def link_target(folder: Path, name: str | Path) -> str:
-    """Return where the path of a file leads, as ` -> /etc/passwd`; "" if there is no link in it.
+    """Return the target of a path that contains a link, as ` -> /etc/passwd`; otherwise "".
 
-    A file of `/dev`, such as the pipe of a shell, is a link of the system.
+    Files in `/dev`, such as the pipe of a shell, are links of the system and do not count.
     """
     path = Path(name).expanduser()
     real = os.path.realpath(folder / path)
@@ -249,7 +258,7 @@ def link_target(folder: Path, name: str | Path) -> str:
 
 
 def link_lines(files: Iterable[Path], options: Options) -> list[str]:
-    """Return a line for each file to be sent whose path has a link in it, which shows where it leads."""
+    """Return a line for each file to be sent whose path contains a link, with the target of the link."""
     found = list(files)
     if options.instruction is not None:
         found.append(options.instruction)
@@ -258,7 +267,7 @@ def link_lines(files: Iterable[Path], options: Options) -> list[str]:
 
 
 def target_of(server: ServerConfig, limit: int = 100) -> str:
-    """Return the server's command or address as written: variables are not expanded and no secret is shown.
+    """Return the server's command or address as written: variables are not expanded, and secrets are hidden.
 
     The query is omitted because it may contain a key.
     """

@@ -1,4 +1,4 @@
-"""Report errors: one line on stderr; a traceback only with --debug, and in mcpagent's own log."""
+"""Report errors: one line on stderr; tracebacks only with --debug, and in mcpagent's own log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_ENTRY = 20_000
 
 
 def report_error(text: str, *, kept: BaseException | None = None) -> None:
-    """Write `error: ...` as one line; `kept` is the error whose traceback goes to the log that the line names."""
+    """Write `error: ...` as one line. The traceback of `kept` is written to a log, which the line names."""
     log = ""
     if kept is not None and keep_error(path := run_log_path(os.environ), kept):
         home = os.path.expanduser("~").rstrip(os.sep)
@@ -57,20 +57,24 @@ def _write(text: str) -> None:
         sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
         sys.stderr.flush()
     except (OSError, ValueError):
-        pass  # there is no reader left
+        pass  # stderr has no reader left
 
 
 def _line(text: str) -> str:
     """Return the text as a line of stderr, broken at spaces on a terminal."""
     try:
         descriptor = sys.stderr.fileno()
-    except (OSError, ValueError, AttributeError):  # replaced, closed, or missing
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+    ):  # stderr is replaced, closed, or missing
         return f"{text}\n"
     return at_words(f"{text}\n", descriptor)
 
 
 def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:
-    """Return `did you mean git or gitlab?`; `otherwise` if there is no near name."""
+    """Return `did you mean git or gitlab?`; `otherwise` if there is no similar name."""
     names = [safe_line(name, 80) for name in near]
     if names:
         return f"did you mean {' or '.join(names)}?"
@@ -78,7 +82,7 @@ def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:
 
 
 def cannot_be_read(error: OSError | ValueError) -> str:
-    """Return why a file cannot be read and how to fix it, to follow its name."""
+    """Return why a file cannot be read and how to fix that; the text follows the file's name."""
     match error:
         case FileNotFoundError():
             return "not found; create it or name another file"
@@ -93,7 +97,7 @@ def cannot_be_read(error: OSError | ValueError) -> str:
             return f"cannot be read: {safe_line(why, 120)}; name another file"
 
 
-# -- the log of the program -------------------------------------------------------------------------------------------
+# -- Log of the program ------------------------------------------------------------------------------------------------
 
 
 def run_log_path(environ: Mapping[str, str]) -> Path:
@@ -102,7 +106,7 @@ def run_log_path(environ: Mapping[str, str]) -> Path:
 
 
 class RunLog(logging.Handler):
-    """Appends warnings of libraries, after the time (UTC), redacted. The first one creates the file."""
+    """Appends warnings of libraries with their time (UTC), redacted. The first warning creates the file."""
 
     def __init__(self, path: Path, level: int = logging.WARNING) -> None:
         super().__init__(level)

@@ -23,7 +23,9 @@ from mcpagent.values.events import LIMIT_STOPS, StopReason
 
 
 class ExitCode(IntEnum):
-    """Codes up to 9 are mcpagent's; 124 is timeout(1)'s, higher ones are the shell's: 128 plus the signal's number."""
+    """Codes up to 9 are mcpagent's; 124 is that of timeout(1); higher codes are the shell's: 128 plus the signal's
+    number.
+    """
 
     meaning: str
 
@@ -79,7 +81,7 @@ _ERRORS: Mapping[type[BaseException], tuple[str, ExitCode]] = {
     BrokenPipeError: ("internal", ExitCode.BROKEN_PIPE),
     BaseException: ("internal", ExitCode.ERROR),
 }
-"""By type of exception, the first match counts: its name in JSON documents, and the exit code."""
+"""Kind of error in JSON documents, and exit code, by type of exception; the first match counts."""
 
 ERROR_KINDS = tuple(dict.fromkeys(kind for kind, _ in _ERRORS.values()))
 
@@ -104,7 +106,7 @@ def _found(error: BaseException) -> tuple[str, ExitCode]:
 
 
 def code_of_stop(stop: StopReason) -> ExitCode:
-    """Return the code for a run that ended with an answer; one that a limit cut short is not a success."""
+    """Return the code for a run that ended with an answer; an answer that a limit cut off is not a success."""
     if stop == "answered":
         return ExitCode.OK
     if stop in _LIMITED:
@@ -117,7 +119,7 @@ _LIMITED = frozenset({*LIMIT_STOPS.values(), "repeated_calls", "truncated"})
 
 Result = TypeVar("Result")
 
-# Windows has neither; there `asyncio` cannot handle signals.
+# Windows has neither signal, and `asyncio` cannot handle signals there.
 SIGNALS = [
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
@@ -139,11 +141,11 @@ async def within(seconds: float | None, what: str = "no answer") -> AsyncIterato
 
 
 def run_to_end(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run `asyncio.run`, cancelled by SIGTERM and SIGHUP, so that `main` closes its resources.
+    """Run the coroutine like `asyncio.run`; SIGTERM and SIGHUP cancel it, so that `main` closes its resources.
 
-    Raises `SystemExit` then. The exit code is 128 + the signal, as in shells: 143 or 129.
+    After a signal, raises `SystemExit` with 128 + the signal, as in shells: 143 or 129.
     """
-    import asyncio  # help and completion do not need it
+    import asyncio  # help and completion do not need asyncio
 
     return asyncio.run(_ended_by_signals(main))
 
@@ -161,7 +163,7 @@ async def _ended_by_signals(main: Coroutine[Any, Any, Result]) -> Result:
         for descriptor in terminals:
             if not os.isatty(
                 descriptor
-            ):  # its terminal is closed, so further output has no destination
+            ):  # the terminal is closed, so further output has no destination
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         task.cancel()
 
@@ -172,7 +174,7 @@ async def _ended_by_signals(main: Coroutine[Any, Any, Result]) -> Result:
         NotImplementedError,
         RuntimeError,
         ValueError,
-    ):  # signal handlers cannot be set on Windows, or outside of the main thread
+    ):  # Windows, and threads other than the main thread, cannot set signal handlers
         pass
     try:
         return await main

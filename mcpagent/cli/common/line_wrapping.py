@@ -1,4 +1,6 @@
-"""Break plain lines at spaces for a narrow terminal, before anything else is loaded; `screen` does so for texts."""
+"""Break plain lines at spaces for a narrow terminal, before other modules are loaded; `screen` does the same for styled
+texts.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,11 @@ import os
 
 
 def at_words(text: str, descriptor: int, indent: int = 2) -> str:
-    """Return the lines of a text as this terminal can show them, further lines moved in; unchanged for no terminal.
+    """Return the text with its lines broken at spaces for this terminal, continuation lines indented; unchanged without
+    a terminal.
 
-    The terminal itself breaks words. It breaks a path or command that is longer than a line, so that it can be copied.
+    Without this, the terminal breaks lines within words. A path or command longer than a line is left to the terminal,
+    so that it can be copied.
     """
     try:
         width = os.get_terminal_size(descriptor).columns

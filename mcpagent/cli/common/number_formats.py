@@ -36,7 +36,7 @@ def age(seconds: float) -> str:
 
 
 def money(dollars: float, *, known: bool = True) -> str:
-    """Return `$0.021`, `$3.40`; `$?` if a price is not known, `$0.021+?` if some are."""
+    """Return `$0.021`, `$3.40`; if prices are unknown (`known` False), `$0.021+?`, or `$?` for an amount of zero."""
     if dollars >= 1:
         shown = f"${dollars:.2f}"
     else:

@@ -1,4 +1,4 @@
-"""The options that commands share: each declared once, for the command line and as a field of one value."""
+"""The options that commands share: each is declared once, for the command line and as a field of `Options`."""
 
 # ruff: noqa: RUF009 - `_option` makes a field
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLAIN: dict[str, Any] = {
 """Arguments of every `typer.Typer`: no markup, no boxes, no tracebacks by typer; help pages of at most 100 columns."""
 
 SETTING = "--set "
-"""The prefix of the name of an option without a flag."""
+"""The prefix of the names of options without a flag, which only `--set` can set."""
 
 LARGEST = 10**12
 """The largest number that an option accepts. Help pages show it."""
@@ -83,16 +83,17 @@ ColorMode: TypeAlias = Literal["auto", "always", "never"]
 
 
 def one_of(choices: Any) -> str:
-    """Return the values of a `Literal` as an option's metavar, which help and completion read: `auto|on|off`."""
+    """Return the values of a `Literal` as an option's metavar, which help and completion use: `auto|on|off`."""
     return "|".join(get_args(choices))
 
 
 def _option(default: Any, *short: str, **declared: Any) -> Any:
-    """Return a field of `Options` that is an option: `--its-name` and `short`, also set by MCPAGENT_ITS_NAME.
+    """Return a field of `Options` that is an option: `--its-name` and `short`; the variable MCPAGENT_ITS_NAME also sets
+    it.
 
-    `declared` is for `typer.Option`; `envvar=None`: no variable sets it. `named`: the spelling of the option if it
-    differs from the field. `usual`: the effective default if neither the user nor a card sets the option; the field is
-    then None.
+    `declared` is for `typer.Option`; `envvar=None`: no variable sets the option. `named`: the spelling of the option if
+    it differs from the field. `usual`: the effective default if neither the user nor a card sets the option; the field
+    is then None.
     """
     return field(default=default, metadata={"short": short, **declared})
 
@@ -429,9 +430,9 @@ class Options:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     folder: Path = field(default_factory=Path.cwd)
     model_file: Path | None = None
-    """The settings of a project that chose `model`."""
+    """The project's settings file that chose `model`; None if the model comes from elsewhere."""
     own_model: str | None = None
-    """The model of the user's own settings, if a project's settings override it."""
+    """The model of the user's own settings, if a project's settings override it; otherwise None."""
 
     @property
     def environ_with_keys(self) -> Mapping[str, str]:
@@ -445,7 +446,7 @@ _FIELDS = {item.name: item for item in fields(Options)}
 
 
 def _declarations() -> Iterator[tuple[str, Any]]:
-    """Yield each option's declaration for typer; a list without a value is None there."""
+    """Yield each option's name and its declaration for typer; an unset list is None there."""
     for name, kind in get_type_hints(Options).items():
         if declared := dict(_FIELDS[name].metadata):
             if get_origin(kind) is tuple:
@@ -473,7 +474,7 @@ SHARED: Mapping[str, Any] = {
         bool, typer.Option("--json", help="Print one JSON document on stdout.")
     ],
 }
-"""Declarations of the shared options by the field of `Options`; `yes` and `json` are short forms of others."""
+"""Declarations of the shared options by the field of `Options`; `yes` and `json` are short for other options."""
 
 QUIET = ("debug", "color")
 """Options of commands with little output."""
@@ -502,7 +503,7 @@ COMMON = frozenset(
         *("config", "server", "allow", "output", "json"),
     }
 )
-"""The shared options that a help page lists; `--help all` adds the others."""
+"""The shared options that a help page lists; `--help all` also lists the others."""
 
 Command: TypeAlias = Callable[..., int]
 
@@ -510,7 +511,7 @@ Command: TypeAlias = Callable[..., int]
 def command(
     app: typer.Typer, name: str, names: Sequence[str], **others: Any
 ) -> Callable[[Command], Command]:
-    """Return the command of this name in a group, with the options that `taking` gives it."""
+    """Return a decorator that adds a command of this name to a group, with the options of `taking`."""
 
     def add(function: Command) -> Command:
         return app.command(name)(taking(names, **others)(function))
@@ -519,9 +520,10 @@ def command(
 
 
 def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
-    """Give a command these shared options besides its own parameters; it receives them all as `options`.
+    """Return a decorator that gives a command these shared options in addition to its own parameters.
 
-    `others` are declared otherwise than usual: the field's name, and an annotation as typer reads it.
+    The command receives all of them as `options`. `others` are options that this command declares differently: the
+    field's name, and a typer annotation.
     """
     declared = {**others, **{name: SHARED[name] for name in names}}
     if any(_is_setting(name) for name in names):
@@ -545,7 +547,7 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
         ]
         parameters = [*own, *keyword]
         takes_context = any(item.annotation is typer.Context for item in own)
-        if not takes_context:  # typer passes a context to a command
+        if not takes_context:  # typer passes its context to the command
             parameters.append(
                 Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
             )
@@ -587,14 +589,14 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
 
 
 def _is_setting(name: str) -> bool:
-    """Return whether only `--set`, a file or a variable sets an option: it has no flag."""
+    """Return whether only `--set`, a file or a variable can set an option: such an option has no flag."""
     return name in _FIELDS and _FIELDS[name].metadata.get("is_setting", False)
 
 
 def _apply_settings(chosen: dict[str, Any], context: typer.Context) -> None:
     """Move each `--set NAME=VALUE` of the command line that names an option into that option.
 
-    The settings of the model remain. Raises typer's error for an invalid value.
+    Settings of the model remain in `set`. Raises typer's error for an invalid value.
     """
     if _place(context, "set") != 0:
         return
@@ -635,13 +637,13 @@ _SHORT = (
     ("json", "output", "json"),
     ("quiet", "verbose", False),
 )
-"""Short options: name, the option that it sets, and the value."""
+"""Short options: name, the option that each sets, and the value."""
 
 
 def _without_contradictions(
     given: Mapping[str, Any], context: typer.Context
 ) -> dict[str, Any]:
-    """Return the options without contradictions: the command line precedes variables, and these precede settings.
+    """Return the options without contradictions: the command line precedes variables, which precede settings.
 
     Raises `typer.BadParameter` for two contradicting options from the same source.
     """
@@ -676,7 +678,7 @@ def _place(context: typer.Context, name: str) -> int:
 
 
 def _options_of(given: Mapping[str, Any]) -> Options:
-    """Return the value of these options; `--yes` and `--json` are short for others."""
+    """Return the `Options` for these values; `--yes` and `--json` are short for other options."""
     values: dict[str, Any] = {}
     for name in _FIELDS.keys() & given.keys():
         is_list = _FIELDS[name].default == ()
@@ -689,7 +691,7 @@ def _options_of(given: Mapping[str, Any]) -> Options:
             "--server is empty; write NAME='command args' or NAME=URL"
         )
     for name in ("server", "set", "provider_tool"):
-        # Of the variable one a line: a command has spaces, so they cannot divide servers.
+        # The variable has one server per line, because commands contain spaces.
         if name in values:
             lines = (
                 values[name]
@@ -722,19 +724,19 @@ def options_in(leaf: Any) -> list[Any]:
 
 
 def first_name(option: Any) -> str:
-    """Return the first spelling of an option; one that only turns something off has no other."""
+    """Return the first spelling of an option; for an option that only turns something off, the `--no-...` spelling."""
     names: list[str] = [*option.opts, *option.secondary_opts]
     return names[0]
 
 
 def flags_of(option: Any) -> list[str]:
-    """Return the flags of an option; an option that only `--set` sets has none."""
+    """Return the flags of an option; [] for an option that only `--set` sets."""
     names = [*option.opts, *option.secondary_opts]
     return [name for name in names if not name.startswith(SETTING)]
 
 
 def is_listed(option: Any) -> bool:
-    """Return whether a short help page lists an option: it is used much, or declared by the command itself."""
+    """Return whether a short help page lists an option: it is used often, or declared by the command itself."""
     if option.hidden or not flags_of(option):
         return False
     shared = SHARED.get(option.name)

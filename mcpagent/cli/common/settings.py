@@ -1,9 +1,8 @@
-"""`config.toml`: the user's own defaults for options, and those a project may set for its users.
+"""`config.toml`: the user's own defaults for options, and those that a project may set for its users.
 
-A flag precedes its variable, that precedes the project's `.mcpagent.toml`, that precedes the user's `config.toml`, and
-that precedes the built-in default. A project's file came with a repository, so it may only set options that grant
-nothing: the model (without options, which could redirect the conversation), the search of tools, lower limits, and more
-denials.
+In order of precedence: a flag, its variable, the project's `.mcpagent.toml`, the user's `config.toml`, the built-in
+default. A project's file came with a repository, so it may only set options that grant nothing: the model (without
+options that could redirect the conversation), tool search, lower limits, and more denials.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ OWN_VARIABLES = frozenset(
         "MCPAGENT_CLIENT_SECRET",
     }
 )
-"""Variables of the program that are not options."""
+"""Environment variables of the program that are not options."""
 
 LEAST_ALIKE = 0.9
 """Minimum similarity (`difflib`) of a suggested variable's name; the prefix alone gives 0.6."""
@@ -70,7 +69,7 @@ _KEY = re.compile(r"[\"']?([^\"'=.\]\s]+)")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value of a file; `name` is the option's, in Python's spelling."""
+    """A value in a settings file; `name` is the option's, in Python's spelling."""
 
     name: str
     value: Any
@@ -81,7 +80,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The effective values by name, the files they come from, and one line for each ignored value."""
+    """The effective values by name, the files that they come from, and one warning for each ignored value."""
 
     values: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     own_model: str = ""
@@ -92,13 +91,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Settable:
-    """An option that a file may set, and a command that has it, as typer declares them."""
+    """An option that a file may set, and a command that has this option, as typer's objects."""
 
     param: Any
     command: Any
 
     def read(self, value: Any) -> Any:
-        """Return the value as the option takes it. Raises typer's own error."""
+        """Return the value converted to the option's type. Raises typer's own error."""
         return self.param.process_value(self.command.context_class(self.command), value)
 
 
@@ -117,7 +116,9 @@ def settable(command: Any) -> dict[str, Settable]:
 def read_settings(
     folder: Path, environ: Mapping[str, str], known: Mapping[str, Settable]
 ) -> Settings:
-    """Read all files, later ones win, checked against their options. Raises `ConfigError` with file and line."""
+    """Read all files and check the values against their options; later files win. Raises `ConfigError` with file and
+    line.
+    """
     values: dict[str, Setting] = {}
     warnings: list[str] = []
     written: list[Setting] = []
@@ -174,9 +175,9 @@ def read_settings(
 
 
 def misspelt_variables(environ: Mapping[str, str], command: Any) -> list[str]:
-    """Return a warning for each variable whose name is nearly one that the program reads.
+    """Return a warning for each variable whose name is similar to one that the program reads.
 
-    A variable of another name may be the user's own, for `${NAME}` in a configuration.
+    Variables with other names may be the user's own, for `${NAME}` in a configuration.
     """
     known = {*OWN_VARIABLES}
     for _, leaf in leaves(command):
@@ -225,7 +226,7 @@ def _settings_of(path: Path, *, is_project: bool) -> Iterable[Setting]:
     except (
         ValueError,
         RecursionError,
-    ) as error:  # from TOML, UTF-8, or a number of over 4,300 digits
+    ) as error:  # errors of TOML, of UTF-8, or about a number of over 4,300 digits
         what = safe_line(str(error).partition("; use sys.")[0], 160)
         raise ConfigError(f"{path}: {what}; write what TOML allows") from None
     if len(data) > MOST_KEYS:
@@ -240,12 +241,12 @@ def _settings_of(path: Path, *, is_project: bool) -> Iterable[Setting]:
     for key, value in data.items():
         name = (
             re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).replace("-", "_").lower()
-        )  # statusLine, status-line
+        )  # accepts statusLine and status-line
         yield Setting(name, value, path, lines.get(key, 1), is_project)
 
 
 def _objection(setting: Setting, known: Mapping[str, Settable]) -> str:
-    """Return why a setting is ignored, "" if it is valid."""
+    """Return why a setting is ignored; "" if it is valid."""
     shown = safe_line(setting.name, 60)
     if setting.name in ONE_RUN_ONLY:
         return f"{shown} cannot be set for good; it is left out"
@@ -262,7 +263,7 @@ def _objection(setting: Setting, known: Mapping[str, Settable]) -> str:
 
 
 def _checked(setting: Setting, option: Settable) -> Setting:
-    """Return the setting, if the option takes it. Raises `ConfigError`."""
+    """Return the setting with the value converted by its option. Raises `ConfigError`."""
     from typer.exceptions import TyperException
 
     value = setting.value

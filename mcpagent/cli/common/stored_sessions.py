@@ -1,4 +1,4 @@
-"""Find stored conversations for the command line: the store, the session that is named, how to resume it."""
+"""Find stored conversations for the command line: the store, the session that the user means, and how to resume it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OURS_BEGUN = re.compile(rf"[0-9a-f]{{{SHORT},31}}")
 
 
 def store_place(options: Options) -> str | Path:
-    """Return the address of a database, or a file, which need not be there."""
+    """Return the address of a database, or the path of a file, which need not exist."""
     named = options.session_db or None
     if is_address(named):
         return named
@@ -33,30 +33,32 @@ def store_place(options: Options) -> str | Path:
 
 
 def store_of(options: Options) -> Sessions:
-    """Return the store; nothing is opened before it is needed."""
+    """Return the store; it opens its database on first use."""
     from mcpagent.journal.sessions import Sessions
 
     return Sessions(store_place(options))
 
 
 def with_sessions_in(options: Options, database: str | None) -> Options:
-    """Return the options of a command for durable runs: sessions are in their database too, if it is PostgreSQL."""
+    """Return the options of a command for durable runs: if their database is PostgreSQL, sessions are stored there,
+    too.
+    """
     if options.session_db is None and is_address(database):
         return replace(options, session_db=database)
     return options
 
 
 def is_begun(options: Options) -> bool:
-    """Return whether the store exists: reading commands must not create a file."""
+    """Return whether the store exists: commands that only read must not create a file."""
     place = store_place(options)
     return isinstance(place, str) or place.exists()
 
 
-# -- selection -------------------------------------------------------------------------------------------------------
+# -- Selection ---------------------------------------------------------------------------------------------------------
 
 
 class UnclearError(InputError):
-    """Raised for words that match several conversations: `found`."""
+    """Raised for words that match several conversations, which are in `found`."""
 
     def __init__(self, text: str, found: Sequence[SessionInfo]) -> None:
         super().__init__(text)
@@ -64,7 +66,9 @@ class UnclearError(InputError):
 
 
 def meant_sessions(options: Options, store: Sessions, wanted: str) -> list[SessionInfo]:
-    """Return the sessions that match an ID, its prefix, or words; all without any. Raises `InputError` if none."""
+    """Return the sessions that match an ID, its prefix, or words; for "", all. Raises `InputError` if no session
+    matches.
+    """
     if is_begun(options):
         if wanted.strip():
             found = store.match(wanted)
@@ -99,9 +103,9 @@ def meant_session(options: Options, store: Sessions, wanted: str) -> SessionInfo
 def session_to_ask(
     options: Options, store: Sessions, tell: Callable[[str], None]
 ) -> str | None:
-    """Return the ID of the session for a single question: that of `--session`, or the last one of this folder.
+    """Return the ID of the session for a single prompt: that of `--session`, or the last one of this folder.
 
-    Returns None, and notifies the caller, if there is no last one. A generated ID may be abbreviated.
+    If the folder has no conversation, calls `tell` with a line and returns None. A generated ID may be abbreviated.
     """
     if options.session is not None and options.continue_last:
         raise InputError(
@@ -130,7 +134,9 @@ def session_to_ask(
 def last_here(
     options: Options, store: Sessions, tell: Callable[[str], None]
 ) -> str | None:
-    """Return the ID of the last conversation in this folder; without one, return None and print a message."""
+    """Return the ID of the last conversation in this folder; if there is no conversation, call `tell` and return
+    None.
+    """
     found = []
     if is_begun(options):
         found = store.sessions(1, folder=options.folder)
@@ -141,7 +147,7 @@ def last_here(
     return None
 
 
-# -- how they are shown ------------------------------------------------------------------------------------------------
+# -- Display -----------------------------------------------------------------------------------------------------------
 
 
 def short_id(session: str) -> str:
@@ -152,7 +158,7 @@ def short_id(session: str) -> str:
 
 
 def begun_elsewhere(info: SessionInfo, folder: Path) -> str:
-    """Return the line about a conversation of another folder, "" for one of this folder."""
+    """Return a line about a conversation of another folder; "" for one of this folder."""
     if info.folder in ("", str(folder)):
         return ""
     place = short_path(info.folder, Path("/nowhere"))
@@ -160,7 +166,7 @@ def begun_elsewhere(info: SessionInfo, folder: Path) -> str:
 
 
 def where_shown(options: Options) -> str:
-    """Return the file, or the kind of database."""
+    """Return the file, or the kind of database, for messages."""
     place = store_place(options)
     if isinstance(place, str):
         return "the database"
@@ -193,7 +199,7 @@ def resume_words(options: Options, session: str) -> str:
         options.session_db is not None
         and options.session_db != options.environ.get("MCPAGENT_SESSION_DB")
     )
-    if named and isinstance(place, Path):  # an address may hold a password
+    if named and isinstance(place, Path):  # an address may contain a password
         words += ["--set", f"session_db={options.session_db}"]
     if options.card is not None:
         words += ["--card", str(options.card)]

@@ -49,7 +49,7 @@ LAUNCHERS: Mapping[str, str] = {
     "docker": "install Docker and start it",
     "podman": "install Podman",
 }
-"""How to install each program that starts servers."""
+"""Instructions for installing each program that starts servers."""
 
 
 def fix_for(
@@ -99,7 +99,7 @@ def fix_for(
 
 
 def look_command(config: ServerConfig) -> str:
-    """Return the command that shows more about this server: `mcp test`, with the file if it was named by --config.
+    """Return the command that shows more about this server: `mcp test`, with the file if `--config` named it.
 
     A server of `--server` is in no file; its output is in its log.
     """
@@ -122,7 +122,7 @@ def missing_variable(lines: tuple[str, ...]) -> str:
 
 
 def _give_variable(name: str, config: ServerConfig, environ: Mapping[str, str]) -> str:
-    """Return how to pass a variable: servers only get the ones that their entry names, so exporting is not enough."""
+    """Return how to pass a variable to a server: servers receive only the variables that their entry names."""
     if name in config.env:
         return f"give {name} another value: mcpagent keys set {name}"
     entry = f'"env": {{"{name}": "${{{name}}}"}} in its entry'

@@ -57,7 +57,7 @@ async def open_in_editor(path: Path, environ: Mapping[str, str]) -> None:
 
 
 async def edited(text: str, environ: Mapping[str, str]) -> str:
-    """Return the text as the user saved it. Raises `InputError` as `open_in_editor` does."""
+    """Return the text as the user saved it in the editor. Raises `InputError` if the editor cannot run or fails."""
     handle, name = tempfile.mkstemp(suffix=".md", prefix="mcpagent-")
     path = Path(name)
     try:
@@ -77,9 +77,9 @@ async def output_of(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Return exit code and stdout of a program that gets the text on stdin; its stderr is discarded.
+    """Return the exit code and stdout of a program that receives the text on stdin; its stderr is discarded.
 
-    Raises `OSError` and `TimeoutError`; the program has ended then.
+    Raises `OSError`, or `TimeoutError` after `seconds`; the program has ended then.
     """
     process = await asyncio.create_subprocess_exec(
         *command,

@@ -1,4 +1,6 @@
-"""Edit the file of a client in place: take servers out, and write the gateway's entry. Pure functions of its text."""
+"""Edit the configuration file of an MCP client: remove servers, and write the gateway's entry. Pure functions of its
+text.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _TABLE = re.compile(r"^\s*\[\[?([^\]\n]+)\]\]?\s*(?:#[^\n]*)?$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ClientText:
-    """The text of a client's file; its servers are under the key `section`."""
+    """The text of a client's configuration file; its servers are under the key `section`."""
 
     path: Path
     section: str
@@ -27,12 +29,12 @@ class ClientText:
 
     @property
     def is_toml(self) -> bool:
-        """True for a file of TOML; all others are JSON."""
+        """True for a TOML file; other files are JSON."""
         return self.path.suffix == ".toml"
 
     @classmethod
     def of_bytes(cls, path: Path, section: str, raw: bytes | None) -> ClientText:
-        """Return the text of a file's bytes, without a byte order mark, which writing keeps. Raises `ConfigError`."""
+        """Return the text of a file's bytes without a byte order mark, which writing restores. Raises `ConfigError`."""
         try:
             text = (raw or b"").decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -40,7 +42,7 @@ class ClientText:
         return cls(path, section, text)
 
     def data(self) -> dict[str, Any]:
-        """Return what the file says. Raises `ConfigError`."""
+        """Return the parsed content of the file. Raises `ConfigError`."""
         found = self._data()
         if not isinstance(found.get(self.section, {}), Mapping):
             raise ConfigError(f"{self.path}: {self.section}: expected an object")
@@ -67,9 +69,9 @@ class ClientText:
     def changed(
         self, out: Collection[str], entries: Mapping[str, Mapping[str, Any]]
     ) -> ClientText:
-        """Return the file without the servers `out`, and with these entries; everything else stays unchanged.
+        """Return the file without the servers `out` and with these entries; the rest is unchanged.
 
-        Raises `ConfigError` if the file is written in a form that cannot be edited so.
+        Raises `ConfigError` if the file's form does not allow such an edit.
         """
         wanted = self.data()
         kept = {name: item for name, item in self.entries().items() if name not in out}
@@ -102,7 +104,7 @@ class ClientText:
 
 
 def _without_tables(text: str, section: str, names: Collection[str]) -> str:
-    """Return TOML without the tables `[section.name]` of these names, and those below them."""
+    """Return the TOML text without the tables `[section.name]` of these names, and without their subtables."""
     heads = list(_TABLE.finditer(text))
     ends = [*(head.start() for head in heads), len(text)][1:]
     gone = [
@@ -125,12 +127,12 @@ def _is_of(head: str, section: str, names: Collection[str]) -> bool:
 
 
 def _table(section: str, name: str, entry: Mapping[str, Any], before: str) -> str:
-    """Return an entry as TOML; of JSON's values, those of one level have the same form there."""
+    """Return an entry as TOML; flat JSON values have the same form there."""
     lines = [f"{key} = {_toml(value)}" for key, value in entry.items()]
     gap = "\n" if before.strip() else ""
     return f"{gap}[{section}.{_toml(name)}]\n" + "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:
-    # TOML has no pairs of surrogates, which JSON writes for other than ASCII.
+    # TOML has no surrogate pairs, which JSON can use for non-ASCII characters.
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`mcpagent gateway install|uninstall CLIENT`: the gateway in place of a client's servers, and back."""
+"""`mcpagent gateway install|uninstall CLIENT`: put the gateway in place of a client's servers, or restore these."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ _MOST_BYTES = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The stored record of an installation: the client's file before it, None if there was none, and after it."""
+    """The stored record of an installation: the client's file before it (None: no file), a digest of the file after it,
+    and the moved servers.
+    """
 
     path: str
     before: bytes | None
@@ -86,7 +88,9 @@ class Installation:
 
 
 def installations(options: Options) -> SecretStore:
-    """Return the store of installations: a client's file may hold secrets, so its former content is one."""
+    """Return the store of installation records: a client's file may contain secrets, so its former content is stored as
+    a secret.
+    """
     folder = state_folder(options.environ) / "gateway" / "installed"
     return SecretStore(folder, "mcpagent-gateway")
 
@@ -102,7 +106,7 @@ def client_named(name: str) -> Client:
 
 
 def entry_of_gateway(client: Client) -> dict[str, Any]:
-    """Return the entry that starts the gateway, in the client's form."""
+    """Return the entry that starts the gateway, in the client's format."""
     program = shutil.which("mcpagent")
     command, args = sys.executable, ["-m", "mcpagent", "gateway"]
     if program is not None:
@@ -126,14 +130,14 @@ class _Plan:
 
     @property
     def secrets(self) -> list[str]:
-        """The values that move to the keyring."""
+        """The secrets that move to the keyring."""
         return [secret.value for secret in self.imported.secrets]
 
 
 def install(
     options: Options, client: Client, terminal: Terminal, *, yes: bool, dry_run: bool
 ) -> ExitCode:
-    """Show both changes as a diff; after a question move the servers behind the gateway, and write its entry."""
+    """Show both changes as a diff, ask, and then move the servers to mcpagent's file and write the gateway's entry."""
     file = usual_file(client, options.environ)
     store = key_store(options.environ)
     plan = _plan(options, file, store)
@@ -160,7 +164,7 @@ def install(
 def _write(
     options: Options, terminal: Terminal, plan: _Plan, store: SecretStore
 ) -> None:
-    """Write both files. Secrets first: a file must not refer to a secret that is not stored."""
+    """Write both files, after the secrets: a file must not refer to a secret that is not stored."""
     for secret in plan.imported.secrets:
         kept = store.set(secret.name, secret.value)
         put(terminal.err, f"{kept.name} is kept in {place_of_secret(kept)}")
@@ -182,7 +186,7 @@ def _write_client(options: Options, file: ClientFile, plan: _Plan) -> None:
 
 
 def _same_bytes(shown: ClientText) -> bytes | None:
-    """Return the bytes of the file. Raises `ConfigError` if its text is not the one that the user was shown."""
+    """Return the bytes of the file. Raises `ConfigError` if its text has changed since the user saw it."""
     raw = _raw(shown.path)
     if ClientText.of_bytes(shown.path, shown.section, raw) != shown:
         raise ConfigError(f"{shown.path}: changed meanwhile; start again")
@@ -198,7 +202,7 @@ def uninstall(
 ) -> ExitCode:
     """Restore the client's file byte for byte.
 
-    If it was changed since, only take out the gateway's entry and put the servers back.
+    If the file was changed since the installation, only remove the gateway's entry and add the servers again.
     """
     store = installations(options)
     text = store.get(client)
@@ -229,9 +233,9 @@ def uninstall(
 
 
 def _restored(record: Installation, now: ClientText) -> str | None:
-    """Return the former text, None if there was no file.
+    """Return the former text, or None if there was no file.
 
-    If others changed the file since, return its present text with the former servers.
+    If others changed the file since, returns its present text with the former servers.
     """
     if _digest(now) != record.after_digest:
         return now.changed([ENTRY], record.moved).text
@@ -263,7 +267,7 @@ def _plan(options: Options, file: ClientFile, store: SecretStore) -> _Plan:
 def _merge(
     options: Options, own: ServerFile, file: ClientFile, store: SecretStore
 ) -> tuple[ServerFile, Imported, dict[str, Any]]:
-    """Return mcpagent's file with the client's servers, what was imported, and the entries that can move."""
+    """Return mcpagent's file with the client's servers, the import, and the entries that can move."""
     if not file.path.exists():
         return own, Imported(file), {}
     convert = partial(taken_by_user, plain=False)

@@ -15,12 +15,12 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 
 def log_folder(options: Options) -> Path:
-    """Return the folder of the user's gateways: the log of calls."""
+    """Return the folder with the log of calls of the user's gateways."""
     return state_folder(options.environ) / "gateway"
 
 
 def show_status(options: Options) -> ExitCode:
-    """Write the totals of the log."""
+    """Print the totals of the log."""
     document = Counts(read_events(log_folder(options))).document()
     running = ", ".join(map(str, document["running"])) or "none"
     lines = [f"running: {running}"]
@@ -43,7 +43,7 @@ def show_status(options: Options) -> ExitCode:
 
 
 def show_calls(options: Options, most: int) -> ExitCode:
-    """Write the last events of the log."""
+    """Print the last `most` events of the log."""
     events = list(read_events(log_folder(options)))[-most:]
     lines = [*map(_line, events)] or ["no gateway has run yet"]
     document = [asdict(event) for event in events]

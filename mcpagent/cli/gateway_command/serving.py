@@ -49,7 +49,7 @@ async def _serve(
             terminal.warn(safe_line(event.reason, 300))
 
     servers = ServerOptions.stored(options.environ)
-    if configuration.is_demo:  # it changes with the program itself
+    if configuration.is_demo:  # the bundled server changes with the program itself
         servers = replace(servers, pins=None)
     given = gateway_options(options, settings, configuration)
     if settings.port is None:
@@ -77,7 +77,9 @@ async def _serve(
 
 
 def _token(options: Options, terminal: Terminal, settings: GatewaySettings) -> str:
-    """Return the token of clients over HTTP: the user's own, or a new one, which is shown once."""
+    """Return the token for clients over HTTP: the user's own, or a new one, which is printed once. "" with an
+    issuer.
+    """
     token = options.environ.get(TOKEN_VARIABLE, "")
     if token or settings.issuer:
         return token
@@ -89,7 +91,7 @@ def _token(options: Options, terminal: Terminal, settings: GatewaySettings) -> s
 def gateway_options(
     options: Options, settings: GatewaySettings, configuration: Configuration
 ) -> GatewayOptions:
-    """Return the options of a gateway for the settings and rules of the command line."""
+    """Return the gateway's options for the settings and rules of the command line."""
     approver = make_approver(options, configuration, None)
     return GatewayOptions(
         mode=settings.mode,

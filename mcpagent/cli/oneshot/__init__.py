@@ -1,1 +1,1 @@
-"""Answer a single question, on a terminal or in a pipe."""
+"""Answer a single prompt, on a terminal or in a pipe."""

@@ -65,14 +65,16 @@ def make_agent(
     wrappers: Sequence[Wrapper] = (),
     waits: bool = False,
 ) -> Agent:
-    """Create an agent, not started. Raises `ConfigError` for an unknown model.
+    """Return an agent, not started. Raises `ConfigError` for an unknown model.
 
-    `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
-    `approver` decides on tool calls; without it every call runs. With a `cache`, servers with cached lists are started
-    by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since its first
-    use may be called; without it, only `--trust-changes` permits it. `requests` answers the allowed questions of
-    servers. `sessions` stores the conversations. With `waits`, calls that need the user's answer stay pending for a
-    later one.
+    - `model` overrides that of the options. `startup_seconds`: limit for connecting all servers; None: each server has
+      its own limit.
+    - `approver` decides on tool calls; None: every call runs.
+    - `cache`: servers with cached lists start at the first call of one of their tools.
+    - `allow_change` asks whether a tool that its server changed may be called; None: only `--trust-changes` permits
+      this.
+    - `requests` answers the allowed questions of servers. `sessions` stores the conversations.
+    - `waits`: calls that need the user's answer stay pending for a later answer.
     """
     from mcpagent.agents.agent import Agent
     from mcpagent.agents.cards.agent_cards import agent_from_card
@@ -94,7 +96,7 @@ def make_agent(
                     text=_with_flags(event.text, is_card=options.card is not None),
                 )
             )
-        # one line has already reported that the project's servers are not trusted
+        # a single line has already reported that the project's servers are not trusted
         elif not (
             isinstance(event, ServerFailed) and event.server in configuration.untrusted
         ):
@@ -150,14 +152,14 @@ def make_agent(
 
 
 def _limits(options: Options) -> Limits:
-    """Return the limits of the options `max_...`."""
+    """Return the limits of the `max_...` options."""
     from mcpagent.values.limits.run_limits import Limits
 
     return Limits(
         turns=options.max_turns,
         tool_calls=options.max_calls,
         tokens=options.max_tokens,
-        # Free models are within a limit of zero.
+        # `--max-cost 0` still allows free models.
         dollars=None
         if options.max_cost is None
         else max(options.max_cost, sys.float_info.min),
@@ -166,7 +168,7 @@ def _limits(options: Options) -> Limits:
 
 
 def _unknown_setting(name: str, options: Options) -> str:
-    """Return the error about a name of `--set` that is neither an option nor a setting of the model."""
+    """Return the error message about a name of `--set` that is neither an option nor a setting of the model."""
     from mcpagent.models.model_settings import SETTING_NAMES
 
     names = [*SETTING_NAMES, *(field.name for field in fields(options))]
@@ -178,7 +180,7 @@ def _unknown_setting(name: str, options: Options) -> str:
 
 
 def _settings(options: Options) -> ModelSettings:
-    """Return the settings of `thinking`, `profile` and `--set`. Raises `ConfigError`."""
+    """Return the model settings from `thinking`, `profile` and `--set`. Raises `ConfigError`."""
     from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, settings_of
 
     told: dict[str, str] = {}
@@ -198,7 +200,7 @@ def _settings(options: Options) -> ModelSettings:
 
 
 def _provider_tools(options: Options) -> list[ProviderTool]:
-    """Return the tools of `provider_tool`. Raises `ConfigError`."""
+    """Return the provider tools of the option `provider_tool`. Raises `ConfigError`."""
     from mcpagent.models.provider_tools.provider_tool_values import (
         expect_distinct,
         provider_tool_of,
@@ -230,7 +232,9 @@ def _skills(configuration: Configuration) -> list[SkillsToolset]:
 
 
 def _with_flags(text: str, *, is_card: bool) -> str:
-    """Replace parameter names in a library's notice by the flags that set them; a card sets `tool_search` itself."""
+    """Replace parameter names in a notice of the library by the flags that set them. With a card, which sets
+    `tool_search` itself, that name stays.
+    """
     text = re.sub(r"^pre_discovered_tools: ", "always_load: ", text)
     if is_card:
         return text
@@ -279,7 +283,7 @@ def _usable(
 
 
 def offline_here(options: Options, missing: Callable[[], Sequence[str]]) -> Model:
-    """Return the offline model, with the flags that its commands need to reach the servers of these options.
+    """Return the offline model, with the flags that its suggested commands need to reach the servers of these options.
 
     `missing` returns a line for each server whose tools are missing.
     """
@@ -328,7 +332,7 @@ def _server_options(
         allow_change=accepted_or_allowed,
         handlers=requests.handlers if requests is not None else None,
     )
-    # The bundled server changes with the program itself.
+    # The bundled server changes with the program itself, so its tools are not pinned.
     if configuration.is_demo:
         return replace(stored, pins=None)
     return stored
@@ -337,9 +341,10 @@ def _server_options(
 def make_approver(
     options: Options, configuration: Configuration, ask: Ask | None
 ) -> Approver:
-    """Return the approver with the options' rules and the stored approvals; those of servers come with their tools.
+    """Return the approver with the options' rules and the stored approvals; those of servers are added with their
+    tools.
 
-    `ask` is None if no user can be asked. In a replay nothing runs, so nothing needs approval.
+    `ask` is None if no user can be asked. A replay runs no calls, so none needs approval.
     """
     from mcpagent.cli.approvals.approver import Approver
     from mcpagent.mcp.lists.list_cache import config_fingerprint
@@ -362,7 +367,7 @@ def option_rules(
     configuration: Configuration,
     place: Callable[[str, str], tuple[str, str]] = _nowhere,
 ) -> Rules:
-    """Return the rules of the options; `place` gives the place and key of a value of `allow`, `deny` or `approve`."""
+    """Return the rules of the options; `place` returns the place and key of a value of `allow`, `deny` or `approve`."""
     from mcpagent.permissions.decision import Rules
     from mcpagent.values.approval import Rule
 
@@ -387,7 +392,7 @@ def option_rules(
 
 
 def _servers_of(configuration: Configuration) -> tuple[ServerConfig, ...]:
-    """Return the servers, also those of a card's members: the calls of members are decided on here, too."""
+    """Return the servers, including those of a card's members, whose calls are decided on here, too."""
     if configuration.team is None:
         return configuration.enabled
     return (*configuration.team.members_servers(), *configuration.enabled)
@@ -407,7 +412,7 @@ def rules_without_effect(
         if server.scope == "project" and vouches_for_itself(server.written)
     ]
     if any(one.tools.listing.connecting for one in agent._runtime.reachable()):
-        return lines  # the rules may be about their tools
+        return lines  # the rules may refer to tools of servers that are missing
     known, where = agent._runtime.askable(), "mcpagent tools list names them"
     unused = unused_rules(rules, servers, known)
     return lines + [
@@ -433,7 +438,7 @@ def servers_hint(options: Options, configuration: Configuration) -> str:
 
 @contextmanager
 def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Activity]:
-    """Show on stderr that servers are connecting, during the block."""
+    """Show on stderr, during the block, that servers are connecting."""
     from mcpagent.cli.screen.rendering import Activity
 
     activity = Activity(terminal.err, terminal.glyphs)
@@ -447,9 +452,9 @@ def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Act
 async def known_tools(
     options: Options, terminal: Terminal, configuration: Configuration | None = None
 ) -> AsyncIterator[Agent]:
-    """Start the agent for commands about tools. They call no model, and with cached lists they start no server.
+    """Start the agent for commands about tools. These call no model, and start no server whose lists are cached.
 
-    The default `configuration` is what the user agreed to. Failures are reported on stderr. Raises `ServerError` if no
+    `configuration` None: the one that the user agreed to. Failures are reported on stderr. Raises `ServerError` if no
     server works.
     """
     from mcpagent.cli.approvals.project_trust import trusted_configuration
@@ -465,7 +470,7 @@ async def known_tools(
         cache.drop(server)
 
     def report(event: Event) -> None:
-        # The status line may be on stderr while this line goes to stdout.
+        # The progress line may be on stderr while this line goes to stdout.
         with moving.paused():
             if isinstance(event, ServerFailed):
                 print_failed_server(
@@ -498,7 +503,7 @@ async def known_tools(
 def require_a_server(agent: Agent, left_out: Collection[str] = ()) -> None:
     """Raise `ServerError` if servers are configured and none works, because a model would invent the answer.
 
-    A user chose to go on without the servers that are `left_out`, so these are not expected to work.
+    `left_out` are servers without which the user chose to continue.
     """
     from mcpagent.cli.common.suggested_fixes import look_command
 
@@ -524,7 +529,7 @@ def require_a_server(agent: Agent, left_out: Collection[str] = ()) -> None:
 def enabled_search(
     options: Options, configuration: Configuration
 ) -> bool | Literal["auto"]:
-    """Return whether tools are hidden behind tool search; always with the bundled server, which is there to show it."""
+    """Return whether tools are hidden behind tool search; always with the bundled server, which demonstrates it."""
     if options.tool_search in ("on", "off"):
         return options.tool_search == "on"
     return True if configuration.is_demo else "auto"
@@ -560,7 +565,7 @@ def example_file(options: Options) -> Path:
 
 
 def search_history(options: Options) -> SearchHistory:
-    """Return the history that tool search learns from; the first entry creates the file."""
+    """Return the history from which tool search learns; the first entry creates the file."""
     from mcpagent.search import SearchHistory
     from mcpagent.utilities.filesystem.user_folders import state_folder
 
@@ -568,5 +573,5 @@ def search_history(options: Options) -> SearchHistory:
 
 
 def _is_pattern(name: str) -> bool:
-    """Return whether this is a glob or SERVER.GLOB rather than a tool's name in one of its forms."""
+    """Return whether the name is a glob or SERVER.GLOB, not a tool's name."""
     return any(char in name for char in "*?[")

@@ -27,7 +27,7 @@ QUESTIONS = (
     "what is 17% of 2450?",
 )
 PRICED = ("anthropic", "claude-sonnet-5-5")
-"""The model whose input price converts the tokens to dollars."""
+"""The model whose input price converts tokens to dollars."""
 
 
 def run_demo(options: Options, terminal: Terminal) -> ExitCode:
@@ -110,9 +110,9 @@ def _what_the_model_sees(
 
 
 def _summary(events: list[Event], *, timed: bool) -> list[Text]:
-    """Compare the sent tokens of tool definitions over all requests with those of offering every tool.
+    """Compare the tokens of the sent tool definitions, over all requests, with those of offering every tool.
 
-    `timed`: include the seconds, which have no meaning without a model.
+    `timed`: include the seconds, which mean nothing without a real model.
     """
     requests = [event for event in events if isinstance(event, RequestSent)]
     sent, everything = (
@@ -144,7 +144,7 @@ def _summary(events: list[Event], *, timed: bool) -> list[Text]:
 
 
 def _priced(tokens: int) -> str:
-    """Return `  $0.013`, or "" if the price is not known."""
+    """Return `  $0.013`, or "" if the price is unknown."""
     from mcpagent.models.prices import dollars_for
 
     dollars = dollars_for(Usage(input_tokens=tokens, requests=1), *PRICED, "")

@@ -24,7 +24,9 @@ from mcpagent.values.events import Event, Notice, RunFinished, ServerFailed
 
 
 def work(options: Options, terminal: Terminal, database: str | None) -> ExitCode:
-    """Execute runs until Ctrl-C or SIGTERM; open ones then have ten seconds. Raises errors of the start."""
+    """Execute runs until Ctrl-C or SIGTERM; active runs then have ten seconds to end. Raises the errors of the
+    start.
+    """
     durable = DurableRuns(
         database,
         at_once=options.at_once,

@@ -1,4 +1,4 @@
-"""Answer one question: stdout receives only the answer or the documents, stderr everything else."""
+"""Answer one prompt: stdout receives only the answer or the documents, stderr everything else."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ _STOPPED: Mapping[str, str] = {
 
 
 def stopped_line(finished: RunFinished) -> str:
-    """Return why there is no answer, or an incomplete one; "" if it is complete."""
+    """Return why the answer is missing or incomplete; "" if it is complete."""
     limit = finished.limit
     if limit is None or finished.pending:
         return _STOPPED.get(finished.stop, "")
-    # the library's value for `--max-cost 0`
+    # the library's value that stands for `--max-cost 0`
     if limit.most == sys.float_info.min:
         most = 0.0
     else:
@@ -120,7 +120,7 @@ def ask_once(
     files: Sequence[FilePart] = (),
     model: Model | None = None,
 ) -> ExitCode:
-    """Ask and write the answer in the requested format. `model` replaces the configured one."""
+    """Answer the prompt in the requested format. `model` replaces the configured one."""
     run = _OneShot(options, prompt, terminal, files, model)
     try:
         return run_to_end(run.answer())
@@ -164,11 +164,11 @@ class _OneShot:
         self.view: TurnView | None = None
         self.configuration = Configuration(ServersConfig())
         self.denials: list[Denial] = []
-        # By server and its name for them: tools that were not called because their server changed them.
+        # Tools that were not called because their server changed them: (server, the server's name of the tool).
         self.changed: set[tuple[str | None, str]] = set()
 
     async def answer(self) -> ExitCode:
-        """Run within `--timeout`."""
+        """Answer the prompt within `--timeout`."""
         async with within(self.options.timeout):
             return await self._run()
 
@@ -197,7 +197,7 @@ class _OneShot:
             startup_seconds=options.server_wait,
             approver=approver,
             allow_change=self._refuse_change,
-            # One-shot runs have no user to ask: every question of a server is declined, with a line about it.
+            # A one-shot run cannot ask a user: every question of a server is declined and reported.
             requests=ServerRequests(replace(asking, read=None)),
             sessions=store,
             wrappers=tracing_wrappers(options, self.terminal, self.configuration),
@@ -244,7 +244,7 @@ class _OneShot:
             await agent.aclose()
 
     async def _session_to_ask(self) -> tuple[str | None, Sessions | None]:
-        """Return the session for the question and its store; None for both if nothing is to be stored."""
+        """Return the session for the prompt and its store; None for both if nothing is to be stored."""
         options = self.options
         if options.session is None and not options.continue_last:
             return None, None
@@ -256,11 +256,11 @@ class _OneShot:
 
         session = await asyncio.to_thread(session_to_ask, options, store, tell)
         session = usable_id(session if session is not None else uuid4().hex)
-        # A session that cannot be stored, or is in use, is reported first.
+        # First report a session that cannot be stored or is in use.
         kept = await asyncio.to_thread(store.open, session)
         if kept is not None and (line := begun_elsewhere(kept.info, options.folder)):
             tell(line)
-        store.release(session)  # the agent takes it
+        store.release(session)  # the agent leases the session itself
         return session, store
 
     async def _follow(
@@ -292,7 +292,9 @@ class _OneShot:
         return finished
 
     def _write_streamed(self, text: str) -> None:
-        """Write to the pipe. If its reader has closed it, the run continues, and the session stores it."""
+        """Write to stdout. If the reader of the pipe has closed it, the run continues, and the session stores the
+        answer.
+        """
         if self.reader_left:
             return
         if self.view is not None:  # what reads the pipe may write to this terminal
@@ -303,7 +305,7 @@ class _OneShot:
             self.reader_left = True
 
     def _stream(self, event: Event) -> None:
-        """Write the words of the model to a pipe as they arrive, those before a call included."""
+        """Write the model's text to a pipe as it arrives, including text before a call."""
         if self.text is None:
             return
         match event:
@@ -318,7 +320,7 @@ class _OneShot:
                 pass
 
     def _note_denial(self, agent: Agent, event: Event) -> None:
-        """Record denials that no rule decides: those in a recording, and tools that their server changed."""
+        """Record denials that no rule decided: those in a recording, and tools that their server changed."""
         if not (isinstance(event, ToolCallFinished) and event.result.error == "denied"):
             return
         tool = agent.known_tools.get(event.call.name)
@@ -365,17 +367,17 @@ class _OneShot:
             write_out(answer if answer.endswith("\n") else answer + "\n")
 
     def _is_told(self, finished: RunFinished) -> bool:
-        """Return whether an answer cut off by a limit belongs on stdout: not if a document was requested."""
+        """Return whether to print an answer that a limit cut off: not if the user requested a JSON document."""
         return bool(finished.answer) and self.options.json_schema is None
 
     def _before_the_run(self, event: Event) -> None:
-        """Report events while servers connect; the stream has the others."""
+        """Report events while servers connect; later events reach the stream."""
         if not self.connecting:
             return
         if not self.options.dry_run and event in [
             joins_later(server.name) for server in self.configuration.enabled
         ]:
-            return  # the question itself reports that it continues without that server
+            return  # the prompt itself reports that it continues without that server
         if self.report is not None:
             self.report(event)
         if isinstance(event, ServerFailed):
@@ -389,7 +391,7 @@ class _OneShot:
             self._warn(event)
 
     async def _refuse_change(self, change: ToolChange) -> bool:
-        """Refuse a tool that its server changed, without asking; the difference has been reported."""
+        """Refuse a tool that its server changed, without asking; the difference has already been reported."""
         self.changed.add((change.server, change.tool))
         return False
 
@@ -430,7 +432,7 @@ class _OneShot:
         return code
 
     def _note_missing_servers(self) -> bool:
-        """Report the servers that the question was answered without; return whether there are any."""
+        """Report the servers that were missing for the answer; return whether there were any."""
         if self.options.replay is not None or self.agent is None:
             return False
         states = {name: item.state for name, item in self.agent.servers.items()}
@@ -438,7 +440,7 @@ class _OneShot:
         if failed:
             names = ", ".join(safe_line(name, 60) for name in failed)
             self.terminal.warn(f"answered without {names}")
-        # Servers that are still connecting were already reported in a notice, so only failures are named here.
+        # A notice has already reported servers that are still connecting, so only failures are named here.
         return bool(failed) or "connecting" in states.values()
 
     def _aside(self) -> AbstractContextManager[None]:
@@ -448,7 +450,7 @@ class _OneShot:
 
 
 def _estimated(agent: Agent, question: str) -> tuple[dict[str, Any], list[str]]:
-    """Estimate the first request of this question, as a document and as lines; tokens are characters / 4."""
+    """Estimate the first request of this prompt, as a document and as lines; tokens are characters / 4."""
     from mcpagent.models.prices import dollars_for
 
     names, known = (

@@ -1,7 +1,7 @@
 """`--output json` and `stream-json`: events as JSON documents, with the names that parsers of other agents know.
 
-Every document has `type`, the first one of a run also `schema`; the rest is in `docs/events.schema.json`. Text is
-ASCII-escaped, so that any locale can carry it.
+Every document has `type`, the first one of a run also `schema`; the other fields are in `docs/events.schema.json`. Text
+is ASCII-escaped, so that any locale can carry it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ Write = Callable[[str], None]
 
 
 class JsonReport:
-    """Follows one run. `streaming`: write each event as a line as it happens; else only the result at the end."""
+    """Writes the documents of one run. `streaming`: one line per event as it happens; otherwise only the result at the
+    end.
+    """
 
     def __init__(self, write: Write, *, streaming: bool) -> None:
         self._put = write
@@ -59,7 +61,7 @@ class JsonReport:
         self._tokens: Callable[[Iterable[str]], int] = lambda _names: 0
 
     def ask(self, agent: Agent, prompt: str) -> None:
-        """Write the question; before the first one, `init` and the events that preceded it."""
+        """Write the prompt; before the first prompt, `init` and earlier events."""
         if not self._started:
             self._started = True
             self._look_at(agent)
@@ -75,7 +77,7 @@ class JsonReport:
         self._stream({"type": "message", "role": "user", "content": prompt})
 
     def __call__(self, event: Event) -> None:
-        """Follow the run; events before its first question are written with it."""
+        """Process an event; events before the first prompt are written with that prompt."""
         match event:
             case TextDelta(text=text):
                 self._words.append(text)
@@ -100,9 +102,9 @@ class JsonReport:
         *,
         denied_ok: bool = False,
     ) -> None:
-        """Write the result of a run with an answer; `structured` is its document, if one was requested.
+        """Write the result of a run with an answer; `structured` is the requested JSON document, if any.
 
-        A denied call makes it no success, unless `denied_ok`.
+        A denied call makes the run unsuccessful, unless `denied_ok`.
         """
         self._look_at(agent)
         subtype = f"stopped_{finished.stop}"
@@ -236,7 +238,7 @@ class JsonReport:
         self.write(document)
 
     def write(self, document: Document) -> None:
-        """Write one document and a line end; the first one contains the schema's name."""
+        """Write one document as a line; the first one contains the schema's name."""
         if self._first:
             document = {"type": document["type"], "schema": SCHEMA, **document}
             self._first = False
@@ -244,7 +246,9 @@ class JsonReport:
 
 
 def event_document(event: Event) -> Document | None:
-    """Return an event as a document; None if no document reports it, or if the final `result` document does."""
+    """Return an event as a document; None for an event without a document, or one that the final `result` document
+    reports.
+    """
     match event:
         case RequestSent():
             return {
@@ -313,7 +317,7 @@ def _provider_document(event: ProviderCallStarted | ProviderCallFinished) -> Doc
 
 
 def _sources(citations: Sequence[Citation]) -> Document:
-    """Return the sources that an answer names, if it names any."""
+    """Return the citations of an answer, or {}."""
     if citations:
         return {"citations": [asdict(one) for one in citations]}
     return {}
@@ -338,7 +342,7 @@ _ENDED: Mapping[type[BaseException], str] = {
 
 
 def _inside(parent: str) -> dict[str, Any]:
-    """Return the call that runs the program, for calls that a program makes."""
+    """Return the ID of the call that runs the program, for a call that a program made; otherwise {}."""
     if parent:
         return {"parent_tool_use_id": parent}
     return {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def missing_servers(agent: Agent, configuration: Configuration) -> list[str]:
-    """Return a line for each server that failed, and if no server has tools, for each that has none."""
+    """Return a line for each server that failed; if no server has tools, a line for each server without tools."""
     servers = agent.servers
     lines = [
         _line_about(status, agent)

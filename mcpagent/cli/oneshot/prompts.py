@@ -1,4 +1,4 @@
-"""Build the question of a one-shot run from the argument, files and stdin, and read the format of its answer."""
+"""Build the prompt of a one-shot run from the argument, files and stdin, and read the schema of its answer."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Notify = Callable[[str], None]
 def joined_prompt(
     question: str, files: Sequence[Path], piped: str
 ) -> tuple[str, list[FilePart]]:
-    """Return the question with each text file and the piped text as fenced blocks, and the files that are no text.
+    """Return the prompt with each text file and the piped text as fenced blocks, and the files that are not text.
 
-    Without a question and files, the piped text is the question. Raises `InputError` if there is no question or a file
+    Without a prompt and files, the piped text is the prompt. Raises `InputError` if the prompt is empty or a file
     cannot be read.
     """
     piped = piped.removesuffix("\n")
@@ -71,14 +71,14 @@ def joined_prompt(
 def piped_text(notify: Notify, timeout: float | None = None) -> str:
     """Return the piped text, decoded as UTF-8; "" on a terminal or if stdin is closed.
 
-    `notify` receives one line if no data arrive, because the caller may have left a pipe open. Raises `TimeoutError`.
+    If no data arrive, `notify` receives one line, because the caller may have left a pipe open. Raises `TimeoutError`.
     """
     stream = sys.stdin
     try:
         if stream is None or stream.closed or stream.isatty():
             return ""
         return _read(stream.fileno(), notify, timeout).decode("utf-8", "replace")
-    except TimeoutError:  # an OSError to Python
+    except TimeoutError:  # TimeoutError is an OSError
         raise
     except (OSError, ValueError):
         return ""
@@ -92,7 +92,7 @@ def _read(descriptor: int, notify: Notify, timeout: float | None) -> bytes:
         passed = time.monotonic() - started
         if timeout is not None and passed > timeout:
             raise TimeoutError(f"stdin did not end within {timeout:g} s (--timeout)")
-        # On Windows select() knows only sockets.
+        # On Windows, select() supports only sockets.
         if sys.platform != "win32" and not select.select([descriptor], [], [], 0.5)[0]:
             if not notified and not pieces and passed > WAITING_NOTICE_SECONDS:
                 notify(
@@ -123,13 +123,13 @@ def _file_bytes(
         raise InputError(f'"{shown}" {cannot_be_read(error)}') from None
 
 
-# -- `--system TEXT`, `--instruction FILE`, `--append-system TEXT`: the model's instructions ----------------------
+# -- Instructions of the model -----------------------------------------------------------------------------------------
 
 
 def instructions_of(options: Options, usual: str) -> str:
-    """Return the instructions for the model: the chosen ones, else the usual ones, and those that are appended.
+    """Return the model's instructions: the chosen ones, else `usual`, followed by the text of --append-system.
 
-    With no others, --append-system adds to the built-in ones. Raises `InputError` if the file cannot be read, or if
+    If both are empty, --append-system adds to the built-in ones. Raises `InputError` if the file cannot be read, or if
     both --system and --instruction are set.
     """
     if options.system and options.instruction is not None:
@@ -145,7 +145,7 @@ def instructions_of(options: Options, usual: str) -> str:
     return "\n\n".join(filter(None, (chosen, options.append_system)))
 
 
-# -- `--json-schema FILE`: the answer as one JSON document that fits a schema of the user's own -----------------------
+# -- Schema of the answer ----------------------------------------------------------------------------------------------
 
 
 def answer_schema(path: Path) -> dict[str, Any]:
@@ -168,9 +168,7 @@ def answer_schema(path: Path) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise ConfigError(f"--json-schema {shown}: expected an object, a JSON Schema")
     try:
-        output_spec(
-            schema
-        )  # an invalid schema is reported before an answer costs money
+        output_spec(schema)  # report an invalid schema before an answer costs money
     except InputError as error:
         raise ConfigError(
             f"--json-schema {shown}: {str(error).removeprefix('output_type: ')}"

@@ -12,7 +12,7 @@ from mcpagent.toolsets.definition import Wrapper
 def tracing_wrappers(
     options: Options, terminal: Terminal, configuration: Configuration
 ) -> list[Wrapper]:
-    """Return the wrapper that traces the agent, if the variables of OpenTelemetry ask for one."""
+    """Return the wrapper that traces the agent, or [] unless the variables of OpenTelemetry request tracing."""
     if not tracing_wanted(options.environ):
         return []
     tracing = Tracing.from_environment(

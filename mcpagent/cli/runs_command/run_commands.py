@@ -142,7 +142,7 @@ def _rows(runs: list[StoredRun]) -> list[Text]:
 
 
 def _outcome(run: StoredRun) -> str:
-    """Return the answer of a run, or its error."""
+    """Return the answer of a run, or the text of its error; "" for an unfinished run."""
     if run.ended is None:
         return ""
     if run.ended.result is None:

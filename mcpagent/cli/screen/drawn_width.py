@@ -1,7 +1,7 @@
-"""Cut text that a person must judge into rows that no terminal wraps again.
+"""Cut text that a user must judge into rows that no terminal wraps again.
 
-rich counts spacing marks and skin tones as nothing; most terminals draw them. A row that is wider than the screen would
-be wrapped by the terminal, and its rest would look like a row of its own.
+rich counts no cells for spacing marks and skin tones, but most terminals draw them. A terminal would wrap a row that is
+wider than the screen, and the rest would look like a row of mcpagent's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 
 def drawn_width(text: str) -> int:
-    """Return the most cells that a terminal may draw the text in."""
+    """Return the maximum number of cells in which a terminal may draw the text."""
     if text.isascii():
         return cell_len(text)
     return sum(map(_most_cells, text))

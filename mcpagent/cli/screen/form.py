@@ -1,6 +1,6 @@
-"""The fields of a server's form: describe each one, and parse the typed text as its value.
+"""The fields of a server's form: describe each field, and parse the typed text as its value.
 
-The schema comes from a server: flat, with texts, numbers, yes or no, and choices (MCP, `elicitation/create`).
+The schema comes from a server and is flat: texts, numbers, yes or no, and choices (MCP, `elicitation/create`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from mcpagent.utilities.text.safe_text import safe_line
 MAX_FIELDS = 20
 MAX_CHOICES = 50
 MAX_TITLE, MAX_ABOUT = 60, 300
-"""Most characters of a field's name and description; a longer form is declined, not truncated."""
+"""Maximum number of characters of a field's name and description; a form that exceeds them is declined, not
+truncated.
+"""
 
 _SECRET = re.compile(
     r"pass.?(word|phrase|code|wort)|kennwort|mot de passe|contrase|secret|token|api.?key|\b(pin|otp|cvv|cvc|2fa)\b"
@@ -42,16 +44,16 @@ _FORMATS: Mapping[str, tuple[str, Callable[[str], object], str]] = {
     "date": ("a date, 2026-01-31", date.fromisoformat, "write it as 2026-01-31"),
     "date-time": ("a time", datetime.fromisoformat, "write it as 2026-01-31T12:00:00Z"),
 }
-"""Formats of texts: the name, the check, and the message if it fails."""
+"""Formats of text fields: the name, the check, and the message if the check fails."""
 
 
 class UnfitError(Exception):
-    """Raised if the typed text is no value of the field; the message gives the reason."""
+    """Raised if typed text is no valid value of a field, or a form cannot be shown; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field. `choices` are (value, shown text); `many`: several choices are allowed."""
+    """A field of a form. `choices` are (value, displayed text); `many`: several choices are allowed."""
 
     name: str
     rule: Mapping[str, Any]
@@ -84,7 +86,7 @@ class Field:
         ]
 
     def default(self) -> str:
-        """Return the default that Enter accepts."""
+        """Return the default, which Enter accepts, as text."""
         value = self.rule.get("default")
         if isinstance(value, bool):
             if value:
@@ -97,7 +99,7 @@ class Field:
         return ""
 
     def value(self, typed: str) -> Any:
-        """Return the value that was typed, None for a field that was left empty. Raises `UnfitError`."""
+        """Return the typed value; None for a field that was left empty. Raises `UnfitError`."""
         text = typed.strip()
         if not text:
             if self.required:
@@ -173,7 +175,9 @@ class Field:
         return values
 
     def _choice(self, text: str) -> str:
-        """Return the choice, given by number, shown text or value."""
+        """Return the value of the choice that the text names by number, displayed text or value. Raises
+        `UnfitError`.
+        """
         if text.isdecimal() and 1 <= int(text) <= len(self.choices):
             return self.choices[int(text) - 1][0]
         for place in (1, 0):
@@ -219,7 +223,7 @@ def looks_secret(words: str) -> bool:
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
-    """Return the fields of a form, in its order. Raises `UnfitError` for an invalid schema."""
+    """Return the fields of a form, in the form's order. Raises `UnfitError` for an invalid schema."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or len(properties) > MAX_FIELDS:
         raise UnfitError(f"it is no form with up to {MAX_FIELDS} fields")
@@ -247,7 +251,7 @@ def _field(name: str, rule: Any, required: bool) -> Field:
 
 
 def _whole(field: Field) -> Field:
-    """Return the field, if all of it can be shown. Raises `UnfitError`."""
+    """Return the field if it can be shown completely. Raises `UnfitError`."""
     shown = f'field "{safe_line(field.name, 40)}"'
     if len(str(field.rule.get("title") or field.name)) > MAX_TITLE:
         raise UnfitError(f"{shown} has a name of more than {MAX_TITLE} characters")

@@ -29,11 +29,11 @@ from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import without_secrets
 
 ESCAPE_SECONDS = 0.3
-"""Timeout after Esc for another key, because terminals send Alt+Enter as Esc and Enter."""
+"""Maximum wait after Esc for another key, because terminals send Alt+Enter as Esc and Enter."""
 
 
 class StoredHistory(FileHistory):
-    """Typed lines in a file.
+    """The history of typed lines, in a file.
 
     If the file cannot be read or written, the lines last for this run only, and `problem` is the reason.
     """
@@ -43,7 +43,7 @@ class StoredHistory(FileHistory):
     """Callback that returns a typed line with its folded pastes expanded, for the history file."""
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return the lines, the newest first; none if the file cannot be read."""
+        """Return the lines, newest first; nothing if the file cannot be read."""
         try:
             return super().load_history_strings()
         except OSError as error:
@@ -51,7 +51,7 @@ class StoredHistory(FileHistory):
             return ()
 
     def store_string(self, string: str) -> None:
-        """Add the line to the file without secrets, if that is possible."""
+        """Append the line to the file, with secrets removed, if the file is writable."""
         try:
             super().store_string(without_secrets(self.unfolded(string)))
         except OSError as error:
@@ -62,11 +62,11 @@ class StoredHistory(FileHistory):
 
 
 FOLDED_LINES = 20
-"""Maximum number of lines of a paste that is shown in full; a longer one is folded into one marker."""
+"""Maximum number of lines of a paste that is shown in full; a longer paste is replaced by a mark."""
 
 
 class Pastes:
-    """Long pasted texts of an input, each shown in the line as a mark such as `[paste 1: 2,000 lines]`."""
+    """Long pasted texts of an input; the line shows a mark for each, such as `[paste 1: 2,000 lines]`."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -91,7 +91,7 @@ class Pastes:
 class InputLine:
     """Reads the user's input.
 
-    `status` returns the text below the line, `completer` the completions of Tab; `unfold` handles Ctrl+T. `shown` is
+    `status` returns the text below the line, `completer` the completions for Tab; `unfold` handles Ctrl+T. `shown` is
     set once the line is on the screen.
     """
 
@@ -144,7 +144,9 @@ class InputLine:
         if (problem := getattr(self._history, "problem", "")) and not self._has_warned:
             self._has_warned = True
             self._terminal.warn(problem)
-        if is_dumb_terminal():  # nothing is drawn that would have to move, and the proxy writes escape sequences
+        if (
+            is_dumb_terminal()
+        ):  # nothing is drawn here, and the proxy writes escape sequences
             self.shown.set()
             return self._pastes.unfolded(await self._session.prompt_async())
         with patch_stdout(raw=True):
@@ -152,7 +154,9 @@ class InputLine:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Make room for other output during the block; a line that cannot move is written again below it."""
+        """Make room for other output during the block; on a terminal that cannot move the line, write it again below
+        the output.
+        """
         app = None
         if is_dumb_terminal():
             app = get_app_or_none()
@@ -200,7 +204,7 @@ _PLAIN_STYLE = {
 
 def _keys(unfold: Callable[[], None], pastes: Pastes) -> KeyBindings:
     keys = KeyBindings()
-    typing = ~is_searching  # Ctrl+R has its own Enter, Esc and Ctrl+C
+    typing = ~is_searching  # Ctrl+R search handles Enter, Esc and Ctrl+C itself
 
     @keys.add("enter", filter=typing)
     def send(event: KeyPressEvent) -> None:
@@ -253,7 +257,7 @@ def _keys(unfold: Callable[[], None], pastes: Pastes) -> KeyBindings:
 
 
 def history_file(environ: Mapping[str, str]) -> Path | None:
-    """Return the file of typed questions, readable by its user only; None if none can be written."""
+    """Return the file of typed prompts, readable by its user only; None if the file cannot be written."""
     path = state_folder(environ) / "history"
     if is_writable(path):
         return path
@@ -261,9 +265,10 @@ def history_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def keyboard_input() -> Input:
-    """Return stdin, read so that keys typed while other lines are printed keep their meaning.
+    """Return an input on stdin that keeps the meaning of keys typed while other lines are printed.
 
-    prompt_toolkit resets the terminal for that moment: it would echo, and turn Enter into Ctrl+J.
+    Without it, prompt_toolkit would reset the terminal for that moment, which would echo keys and turn Enter into
+    Ctrl+J.
     """
     made = create_input()
     if sys.platform == "win32":
@@ -284,7 +289,7 @@ def keyboard_input() -> Input:
 
 
 def lend(keyboard: Input) -> Callable[[object], None]:
-    """Reset the terminal for the next program, until the returned function is called."""
+    """Reset the terminal for another program, until the caller calls the returned function."""
     keyboard.is_lent = True  # type: ignore[attr-defined]
 
     def take_back(_result: object) -> None:
@@ -294,7 +299,7 @@ def lend(keyboard: Input) -> Callable[[object], None]:
 
 
 def terminal_output() -> Output:
-    """Return stdout, or stderr if stdout is a pipe; a dumb terminal gets no escape sequence at all."""
+    """Return stdout, or stderr if stdout is a pipe; a dumb terminal receives no escape sequences."""
     if sys.stdout.isatty():
         stream = sys.stdout
     else:

@@ -1,4 +1,4 @@
-"""Handle the keyboard between input lines: Ctrl-C and Esc stop an answer, other keys go to the next line."""
+"""Handle the keyboard between input lines: Ctrl-C and Esc stop an answer, other keys go to the next input line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY_SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;]*[@-~]|O.)")
 """The bytes of a key without a character, such as an arrow key."""
 
 ESCAPE_SECONDS = 0.05
-"""Timeout after Esc for the rest of an arrow key's sequence, which also begins with Esc."""
+"""Maximum wait after Esc for the rest of an arrow key's sequence, which also begins with Esc."""
 
 
 @contextlib.contextmanager
@@ -49,11 +49,13 @@ def typing_ahead() -> Iterator[None]:
     silent = termios.tcgetattr(descriptor)
     silent[
         0
-    ] &= ~termios.ICRNL  # Enter stays Enter, instead of the line feed that Ctrl-J sends
+    ] &= (
+        ~termios.ICRNL
+    )  # keep Enter as it is, instead of turning it into Ctrl-J's line feed
     silent[3] &= ~(termios.ECHO | termios.ICANON)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        """Handle Ctrl-Z: restore the shell's terminal mode, and the current one when the process continues."""
+        """Handle Ctrl-Z: restore the shell's terminal mode, and mcpagent's mode when the process continues."""
         now = termios.tcgetattr(descriptor)
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -66,7 +68,7 @@ def typing_ahead() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTSTP, stopping)
-        # If the terminal is gone there is nothing to put back.
+        # If the terminal is closed, there is no mode to restore.
         with contextlib.suppress(termios.error):
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
@@ -86,7 +88,7 @@ class EscapeKey:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Read the keyboard during the block, if it is one."""
+        """Read the keyboard during the block, if stdin is a terminal."""
         if sys.platform == "win32" or not sys.stdin.isatty():
             yield
             return
@@ -128,7 +130,7 @@ class EscapeKey:
 
     def _read(self) -> None:
         typed = os.read(sys.stdin.fileno(), 4096)
-        if not typed:  # the terminal is gone
+        if not typed:  # the terminal was closed
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
             return
         if self._waiting is not None:
@@ -150,7 +152,7 @@ class EscapeKey:
 def _keep_typed_before(descriptor: int) -> None:
     """Pass keys typed before the start to the first input line.
 
-    The terminal turned Enter into a line feed then.
+    At that time, the terminal turned Enter into a line feed.
     """
     typed = b""
     while len(typed) < MAX_TYPED_BEFORE and select.select([descriptor], [], [], 0)[0]:
@@ -162,7 +164,7 @@ def _keep_typed_before(descriptor: int) -> None:
 
 
 def _pass_on(typed: bytes) -> None:
-    """Give keys to the next input line."""
+    """Pass these keys to the next input line."""
     if not typed:
         return
     from prompt_toolkit.input import create_input

@@ -1,4 +1,4 @@
-"""Format events as single lines: pure functions from events to rich texts. This module makes third-party text safe."""
+"""Format events as lines: pure functions from events to rich texts. These functions also make third-party text safe."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ ERROR_LINES = 5
 MAX_VALUE = 60
 UNFOLDED_LINES = 500
 SOURCES = 8
-"""Maximum number of sources that are shown for one answer."""
+"""Maximum number of sources displayed for one answer."""
 
 
 def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Text]:
-    """Return the lines of an event that is reported once and leaves nothing to follow; `calls` were made until now."""
+    """Return the lines of an event that needs no later update; `calls` is the number of calls so far."""
     room = min(width, MAX_WIDTH)
     match event:
         case ToolsSearched():
@@ -85,7 +85,7 @@ def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
 
 
 def notice_line(event: Notice, glyphs: Glyphs) -> Text:
-    """Return a warning in its colour, a hint dimmed."""
+    """Return a warning in its colour, or a dimmed hint."""
     line = warning_line(event.text, glyphs, 1200)
     if event.level == "warning":
         return line
@@ -111,7 +111,7 @@ def compacted_line(event: ConversationCompacted, glyphs: Glyphs) -> Text:
 
 
 def restart_line(event: AnswerRestarted, glyphs: Glyphs) -> Text:
-    """Return the line below printed words that are dropped."""
+    """Return a line that declares the text printed above invalid."""
     return warning_line(
         f"the words above are dropped: {event.reason}; the answer starts again",
         glyphs,
@@ -122,12 +122,12 @@ def restart_line(event: AnswerRestarted, glyphs: Glyphs) -> Text:
 def tool_line(
     event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str = ""
 ) -> list[Text]:
-    """Return one line per call; for a failed one also the first lines of its error."""
+    """Return one line per call; after a failed call also the first lines of its error."""
     result = event.result
     name = safe_line(event.call.name, 80)
     own = name.removeprefix(
         f"{event.server}__"
-    )  # its form if several servers have the name
+    )  # the offered name if several servers have the tool's name
     if event.server and not own.startswith(f"{event.server}_"):
         shown = f"{event.server}.{own}"
     else:
@@ -173,7 +173,7 @@ def tool_line(
 
 
 def provider_call_words(call: ProviderCall) -> str:
-    """Return `web search: "rain in Paris"`, `linear.list_issues: team=A`: the call that the provider runs."""
+    """Return the call that the provider runs: `web search: "rain in Paris"`, `linear.list_issues: team=A`."""
     name = safe_line(
         f"{call.server}.{call.name}" if call.server else call.name.replace("_", " "), 80
     )
@@ -203,7 +203,7 @@ def provider_call_line(event: ProviderCallFinished, glyphs: Glyphs, width: int) 
 def source_lines(
     citations: Sequence[Citation], glyphs: Glyphs, width: int
 ) -> list[Text]:
-    """Return the sources under an answer that names them, a line each; of many the first ones."""
+    """Return the sources under an answer, one line each; only the first `SOURCES`."""
     room = max(min(width, MAX_WIDTH) - 6, 20)
     lines = []
     if citations:
@@ -221,7 +221,7 @@ def source_lines(
 
 
 def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
-    """Return the call that is `back` calls before the end of the last `of`, 1 being the last one."""
+    """Return the full text of the call that is `back` calls before the end of `of` calls; 1 is the last call."""
     result = event.result
     if back == 1:
         where = "the last call"
@@ -267,7 +267,7 @@ def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
 
 
 def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
-    """Return the search on a separate line, and below it the tools that it showed the model, weak matches apart."""
+    """Return the search on one line, and below it the tools that it showed the model, with weak matches separate."""
     count = f"{event.found or 'none'} of {event.known}"
     left = Text.assemble(
         (glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user")
@@ -308,7 +308,7 @@ def progress_words(event: ToolProgress) -> str:
 
 
 def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
-    """Return the usage of the turn: requests, tokens as counted by the provider, calls, time, cost."""
+    """Return the usage of the turn: requests, tokens as the provider counts them, calls, time, cost."""
     usage = event.usage
     parts = [counted(event.turns, "request")]
     if usage.input_tokens or usage.output_tokens:
@@ -338,13 +338,13 @@ def server_failed_lines(
 ) -> list[Text]:
     """Describe a failed server: the error, its last output, the place of its configuration, and the fix.
 
-    `short`: two lines, for runs without a user. `in_chat` adds the command that retries it. `environ` is the
-    environment in which the server may miss a variable; paths are relative to `folder`, by default the current one.
+    `short`: two lines, for runs without a user. `in_chat` adds the command that retries the server. `environ` is the
+    environment in which the server may miss a variable. Paths are relative to `folder`, by default the current one.
     """
     name = safe_line(event.server, 64)
     why = reason(name, event.reason)
     head = Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", why)
-    if config is None:  # the reason contains the problem of its entry and the fix
+    if config is None:  # the reason already names the problem of the entry, and the fix
         return [head]
     do = safe_line(fix_for(event, config, environ), 160)
     quoted = safe_line(shlex.quote(event.server), 64)
@@ -381,13 +381,13 @@ def server_failed_lines(
 
 
 def reason(server: str, text: str) -> str:
-    """Return why a server failed, for a line that already has its name."""
+    """Return why a server failed, without the server's name, which the line already contains."""
     line, name = safe_line(text, 400), f'server "{server}"'
     return line.removeprefix(f"{name} ").removeprefix(f"{name}: ")
 
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return `city=Tokyo days=3 units="metric or not"`: values cut, strings quoted only if needed."""
+    """Return `city=Tokyo days=3 units="metric or not"`: values are shortened, strings quoted only if necessary."""
     return " ".join(
         f"{safe_line(str(key), 40)}={_short_value(value)}"
         for key, value in arguments.items()
@@ -395,7 +395,7 @@ def short_arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def names_line(names: Iterable[str], width: int, glyphs: Glyphs) -> str:
-    """Return the names with commas; those that do not fit are counted."""
+    """Return the names with commas; names that do not fit are counted."""
     kept: list[str] = []
     rest = [safe_line(name, 64) for name in names]
     used = 0
@@ -418,7 +418,7 @@ def _short_value(value: Any) -> str:
 
 
 def _spread(left: Text, right: str, glyphs: Glyphs, width: int) -> Text:
-    """Return left and right text on one line; the left one is cut if both do not fit."""
+    """Return the left and the right text on one line; the left text is cut if both do not fit."""
     width = min(width, MAX_WIDTH)
     room = max(width - cell_len(right) - 2, 10)
     if cell_len(left.plain) > room:
@@ -431,16 +431,16 @@ def _spread(left: Text, right: str, glyphs: Glyphs, width: int) -> Text:
 
 
 def column(text: str, width: int) -> str:
-    """Return the text in exactly so many terminal columns."""
+    """Return the text cut or padded to exactly `width` terminal columns."""
     return set_cell_size(text, width)
 
 
 Cell: TypeAlias = str | tuple[str, str]
-"""A text, or one with its style."""
+"""A text, or a text with its style."""
 
 
 def table(rows: Iterable[Sequence[Cell]], indent: str = "") -> list[Text]:
-    """Return one line for each row, with every column but the last as wide as its longest text."""
+    """Return one line per row, with every column but the last as wide as its longest text."""
     cells = [
         [(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows
     ]

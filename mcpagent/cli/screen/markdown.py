@@ -20,7 +20,7 @@ from mcpagent.utilities.text.safe_text import safe_text
 from mcpagent.utilities.text.secrets import hide_in_markdown, without_secrets
 
 _PLAIN = re.compile(r"[A-Za-z\"'(][^\n*_`#\[\]<>|~&\\\t\u0080-\U0010ffff]{0,2000}")
-"""A paragraph of one line without any Markdown syntax."""
+"""A paragraph of one line without Markdown syntax."""
 
 _TABLE = re.compile(r"\s*\|?[\s:|-]*-[\s:|-]*\Z")
 """The second line of a table."""
@@ -31,8 +31,8 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 class BlockSplitter:
     """Divides a growing text into Markdown blocks.
 
-    A block ends at an empty line that is followed by a line at the margin, outside a fenced code block. So later text
-    cannot change a printed block.
+    A block ends at an empty line followed by an unindented line, outside a fenced code block. So later text cannot
+    change a printed block.
     """
 
     def __init__(self) -> None:
@@ -57,14 +57,14 @@ class BlockSplitter:
 
     @property
     def open_block(self) -> str:
-        """The text so far of the block that is not finished."""
+        """The text so far of the unfinished block."""
         return "\n".join([*self._lines, self._partial]).rstrip("\n")
 
     def cut(self) -> str:
-        """Return the finished lines of the open block as a separate block; the rest is the next one.
+        """Return the finished lines of the open block as a separate block; the rest becomes the next block.
 
-        So a block that is taller than the screen appears in parts. Code continues as code. A table, and a paragraph
-        that is a single line, are not cut: returns "".
+        So a block that is taller than the screen appears in parts; code continues as code. For a table, or a paragraph
+        of a single line, returns "", because these cannot be cut.
         """
         if len(self._lines) < 2 or _TABLE.match(self._lines[1]) is not None:
             return ""
@@ -105,7 +105,7 @@ class BlockSplitter:
 def print_block(console: Console, block: str, *, continues: bool = False) -> None:
     """Print one block, and an empty line unless its next part `continues` it.
 
-    A line of code that is too long stays one line, which the terminal wraps, so that it can be copied unchanged.
+    A code line that is too long is printed as one line, which the terminal wraps, so that it can be copied unchanged.
     """
     lines = block_lines(console, block, folds=False)
     if not continues:
@@ -114,7 +114,7 @@ def print_block(console: Console, block: str, *, continues: bool = False) -> Non
 
 
 class _Lines:
-    """Lines that are printed unchanged; as one text, rich would look for places to wrap it."""
+    """Lines to print unchanged; if they were one text, rich would look for places to wrap it."""
 
     def __init__(self, lines: list[Text]) -> None:
         self._lines = lines
@@ -127,11 +127,11 @@ class _Lines:
 def block_lines(console: Console, block: str, *, folds: bool = True) -> list[Text]:
     """Return the lines of a block on this console. Addresses stay visible; code has no frame and no padding.
 
-    Code that is too wide is folded, or with `folds` false stays in one line.
+    Code lines that are too wide are folded, unless `folds` is False.
     """
     block = safe_text(without_secrets(block))
     if _PLAIN.fullmatch(block):
-        # Most of a long answer is plain, and rich takes ten times as long for it.
+        # Most of a long answer is plain text, for which rich takes ten times as long.
         return lines_within(console, Text(block))
     empty, parser = _markdown()
     tokens = parser.parse(block)
@@ -143,7 +143,7 @@ def block_lines(console: Console, block: str, *, folds: bool = True) -> list[Tex
     if lines is None:
         markdown = copy(
             empty
-        )  # its constructor makes a parser each time, which takes longer than parsing
+        )  # the constructor creates a parser each time, which takes longer than parsing
         markdown.markup, markdown.parsed = block, tokens
         lines = _rendered_lines(console, markdown, folds=folds)
     for line in lines:
@@ -176,14 +176,16 @@ def _highlighted(theme: str, code: str, language: str) -> Text:
 
 @lru_cache(maxsize=100)
 def _lexer_of(language: str) -> Any:
-    """Return the lexer of a language, cached, since pygments searches long for it; None if there is no such lexer."""
+    """Return pygments' lexer of a language, or None. The result is cached, because the search for a lexer takes
+    long.
+    """
     from rich.syntax import Syntax
 
     return Syntax("", language).lexer
 
 
 def _keep_line_breaks(tokens: Sequence[Any]) -> None:
-    """Make each line break a hard one: a model breaks a line on purpose, and chats elsewhere show it too."""
+    """Make each line break a hard one: a model breaks lines on purpose, and other chats show these breaks, too."""
     for token in tokens:
         for inner in token.children or ():
             if inner.type == "softbreak":
@@ -191,7 +193,7 @@ def _keep_line_breaks(tokens: Sequence[Any]) -> None:
 
 
 def _rendered_lines(console: Console, markdown: Any, *, folds: bool) -> list[Text]:
-    """Return the lines that rich renders of a document."""
+    """Return the lines that rich renders for a document."""
     lines: list[Text] = []
     is_open = False
     for segments in console.render_lines(markdown, pad=False):
@@ -199,7 +201,7 @@ def _rendered_lines(console: Console, markdown: Any, *, folds: bool) -> list[Tex
             segments = list(
                 dropwhile(lambda segment: not _has(segment, "starts"), segments)
             )
-        # Entities of HTML (&#8238;) are characters only now, and a style could hold an invisible address.
+        # HTML entities such as &#8238; have become characters by now, and a style could contain an invisible address.
         line = Text.assemble(
             *(
                 (safe_text(segment.text), _without_link(segment.style))
@@ -215,7 +217,7 @@ def _rendered_lines(console: Console, markdown: Any, *, folds: bool) -> list[Tex
 
 
 def _folded(line: Text, width: int) -> Iterator[Text]:
-    """Yield the pieces of a line of code; their ends are marked, so that they can be joined again."""
+    """Yield the pieces of a code line; their ends are marked, so that they can be joined again."""
     pieces = chop_cells(line.plain, width)
     offsets = list(accumulate(map(len, pieces)))[:-1]
     for at, piece in enumerate(line.divide(offsets)):

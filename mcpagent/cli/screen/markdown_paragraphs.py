@@ -1,7 +1,7 @@
-"""Render a paragraph, a heading or a quote of Markdown, as `rich.markdown` does and in a third of its time.
+"""Render a paragraph, a heading or a quote of Markdown like `rich.markdown`, but in a third of the time.
 
-Most blocks of an answer are one paragraph. `rich.markdown` renders any document: to segments of a screen, from which
-the lines have to be put together again.
+Most blocks of an answer are one paragraph. `rich.markdown` renders any document to screen segments, which then have to
+be joined into lines.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _KEY_TAGS = frozenset({"<kbd>", "</kbd>"})
 
 
 def paragraph_lines(console: Console, tokens: Sequence[Any]) -> list[Text] | None:
-    """Return the lines of a document that is one paragraph, heading or quoted paragraph.
+    """Return the lines of a document that is a single paragraph, heading or quoted paragraph.
 
-    Returns None for any other, or one with a picture.
+    Returns None for other documents, and for one with an image.
     """
     is_quote = len(tokens) == 5 and tokens[0].type == "blockquote_open"
     if is_quote:
@@ -52,7 +52,7 @@ def _quoted_lines(console: Console, tokens: Sequence[Any]) -> list[Text] | None:
 
 
 def lines_within(console: Console, text: Text, width: int = 0) -> list[Text]:
-    """Return the text in lines that fit within the width; 0 is the console's."""
+    """Return the text as lines that fit within `width`; 0: the console's width."""
     width, plain = width or console.width, text.plain
     if (
         len(plain) <= width
@@ -70,7 +70,7 @@ def _name_of(opening: Any) -> str:
 
 
 def _text_of(console: Console, tokens: Sequence[Any], base: Style) -> Text | None:
-    """Return the text with its styles; None if a token is not one of text."""
+    """Return the text with its styles; None if a token is not text."""
     text = Text(style=base)
     styles = [base]
     link: str | None = None

@@ -53,19 +53,20 @@ if TYPE_CHECKING:
     from mcpagent.config import ServerConfig
 
 _TOLD_BY_AN_EVENT = {"search_tools": ToolsSearched, "add_tool": ToolsLoaded}
-"""Calls whose own line is replaced by the line of this event."""
+"""Calls whose own line is replaced by the line of an event."""
 
 
 REFRESHES_PER_SECOND = 8
 
 REDRAW_SECONDS = 0.03
-"""The least time between two redraws for new text."""
+"""Minimum time between two redraws for new text."""
 
 
 class Activity:
-    """The current activity, with a spinner and the seconds so far; removed before anything is printed.
+    """Shows the current activity, with a spinner and its duration; the line is removed before anything is printed.
 
-    Shows nothing if the console cannot erase it. Without `moves` it shows only the lines above the moving line.
+    Shows nothing if the console cannot erase lines. If `moves` is False, only the lines above the moving line are
+    shown.
     """
 
     def __init__(self, console: Console, glyphs: Glyphs, *, moves: bool = True) -> None:
@@ -85,7 +86,7 @@ class Activity:
     def show(self, label: str, above: Callable[[], list[Text]] | None = None) -> None:
         """Show the label from now on, below the lines that `above` returns at each redraw.
 
-        The clock restarts if no label was shown before.
+        If no label was shown before, the clock restarts.
         """
         self._label = label
         self._above = above
@@ -161,7 +162,7 @@ class Activity:
             self._drawn = ended + max(REDRAW_SECONDS, 3 * (ended - started))
 
     def _lines(self) -> Text:
-        """Return the lines above and the moving line."""
+        """Return the lines of `above`, followed by the moving line."""
         above = self._above
         if above is None:
             return self._line()
@@ -194,7 +195,12 @@ SHOWN_INNER = 8
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """The position of a finished call: in a group that `opens` with this many calls, or the last of one; else alone."""
+    """The position of the line of a finished call.
+
+    - `in_group`: the call belongs to a group; otherwise it ran alone.
+    - `opens`: the number of calls in the group that this line begins, or 0.
+    - `is_last`: the line ends its group.
+    """
 
     in_group: bool = False
     opens: int = 0
@@ -202,18 +208,20 @@ class GroupPosition:
 
 
 class RunningCalls:
-    """The calls that are running. A group has all calls that were running when its first call ended."""
+    """The running calls. A group consists of all calls that were running when the first of these ended."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[ToolCallStarted, str]] = {}
         self._group: set[str] = set()
 
     def start(self, event: ToolCallStarted) -> None:
-        """Add a call that runs from now on."""
+        """Add a call that has just started."""
         self._running[event.call.id] = event, safe_line(event.call.name, 64)
 
     def progress(self, event: ToolProgress) -> None:
-        """Record progress, which a server reports by its own name for the tool; the offered name ends with it."""
+        """Record progress. The server reports it under its own name for the tool; the offered name ends with that
+        name.
+        """
         for call_id, (started, _) in self._running.items():
             name = started.call.name
             if started.server == event.server and (
@@ -222,7 +230,7 @@ class RunningCalls:
                 self._running[call_id] = started, progress_words(event)
 
     def finish(self, event: ToolCallFinished) -> GroupPosition:
-        """Return the position of a finished call's line."""
+        """Remove a finished call and return the position of its line."""
         call_id = event.call.id
         opens = 0
         if not self._group and not event.parent and call_id in self._running:
@@ -243,7 +251,7 @@ class RunningCalls:
 
     @property
     def label(self) -> str:
-        """The running calls, `index: reading (3 of 10), fetch, 2 more`; "" if none runs."""
+        """The running calls, `index: reading (3 of 10), fetch, 2 more`, or ""."""
         labels = [label for _, label in self._running.values()]
         more = ""
         if len(labels) > SHOWN:
@@ -252,7 +260,7 @@ class RunningCalls:
 
 
 class TurnView:
-    """Shows the events of one turn: steps on `steps`, the model's words on `words`; None hides them."""
+    """Shows the events of one turn: steps on the console `steps`, the model's text on `words`; None hides either."""
 
     def __init__(
         self, steps: Console | None, words: Console | None, glyphs: Glyphs
@@ -261,7 +269,7 @@ class TurnView:
         self._words = words
         self._glyphs = glyphs
         if words is not None and not self._steps.is_interactive:
-            # Without steps on a terminal, such as with -q, only the words appear, on their own console.
+            # Without steps on a terminal, such as with -q, only the text appears, on its own console.
             self._activity = Activity(words, glyphs, moves=False)
         else:
             self._activity = Activity(self._steps, glyphs)
@@ -302,7 +310,7 @@ class TurnView:
             case Notice():
                 with (
                     self._activity.paused()
-                ):  # it reports something else; the current activity continues
+                ):  # the event belongs to another activity; the current one continues
                     put(
                         self._steps,
                         *event_lines(
@@ -314,7 +322,7 @@ class TurnView:
                 self._show_step(event)
 
     def note(self, line: Text) -> None:
-        """Print one more line among the steps."""
+        """Print an additional line among the steps."""
         self._settle(None)
         self._print(line)
 
@@ -334,7 +342,7 @@ class TurnView:
         self._activity.end()
 
     def close(self) -> None:
-        """Print held text and remove the moving line; call it however the turn ends."""
+        """Print pending text and remove the moving line; call this however the turn ends."""
         self._settle(None)
         self._show_words(self._blocks.finish())
         self._activity.hide()
@@ -375,7 +383,7 @@ class TurnView:
             self._activity.show(f"running {label}")
 
     def _settle(self, event: Event | None) -> None:
-        """Print the held call's line, unless this event reports the same in more detail."""
+        """Print the line of the held call, unless this event reports the same in more detail."""
         held, self._held = self._held, None
         if held is not None and not isinstance(
             event, _TOLD_BY_AN_EVENT[held.call.name]
@@ -401,7 +409,9 @@ class TurnView:
         self._words_shown = True
 
     def _show_open_block(self) -> None:
-        """Show the text of the unfinished block above the status line; print the part that is too tall for it."""
+        """Show the text of the unfinished block above the status line; print the part that is too tall for the
+        screen.
+        """
         if self._words is None or not self._words.is_interactive:
             self._activity.show("writing")
             return
@@ -421,7 +431,7 @@ class TurnView:
     def _show_step(self, event: Event) -> None:
         """Show an event that prints a line.
 
-        A provider's call, and the end of an answer that was cut off, follow the words so far.
+        A provider's call, or the end of an answer that was cut off, appears after the text so far.
         """
         if isinstance(event, ProviderCallStarted | ProviderCallFinished | LimitReached):
             self._show_words(self._blocks.finish())
@@ -437,7 +447,7 @@ class TurnView:
             put(self._words, *source_lines(citations, self._glyphs, self._words.width))
 
     def _drop_words(self, event: AnswerRestarted) -> None:
-        """Drop the words not printed yet; a line below the printed ones reports that they no longer count."""
+        """Discard text that is not printed yet; a line below the printed text reports that it is no longer valid."""
         self._blocks.finish()
         if self._words_shown and self._words is not None:
             self._activity.hide()
@@ -461,7 +471,9 @@ def print_failed_server(
     *,
     in_chat: bool = False,
 ) -> None:
-    """Print the failure block on a terminal, two lines elsewhere; `in_chat` adds the command that retries it."""
+    """Print the full description of the failure on a terminal, two lines elsewhere; `in_chat` adds the command that
+    retries the server.
+    """
     config = next((server for server in servers if server.name == event.server), None)
     put(
         console,

@@ -19,7 +19,7 @@ async def save_generated(
 ) -> list[str]:
     """Write the generated files of these answers into the folder, and return a line about each.
 
-    Files that the provider stores are downloaded. A file that cannot be saved is a line, not an error.
+    Files that the provider stores are downloaded. A file that cannot be saved causes a line, not an error.
     """
     lines: list[str] = []
     for file in generated_files(messages):

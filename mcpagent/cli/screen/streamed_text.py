@@ -9,11 +9,13 @@ from mcpagent.utilities.text.secrets import KEY_BEGINS, LONGEST_KEY, settled_len
 
 _LONGEST_ESCAPE = 256
 _LONG = 1_000
-"""Maximum length of unfinished text that is parsed at each change; a longer one is parsed when it may be complete."""
+"""Maximum length of unfinished text that is examined at each change; longer text is examined when it may be
+complete.
+"""
 
 
 class StreamedText:
-    """Pass a growing text to `write`; the end that may become part of a secret waits for more text."""
+    """Passes a growing text to `write`; an ending that may be part of a secret waits for more text."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -27,7 +29,7 @@ class StreamedText:
         return bool(self._last)
 
     def feed(self, text: str) -> None:
-        """Write the text, and the text that waited, as far as both are settled.
+        """Write the waiting text and the new text, as far as both are certain to contain no part of a secret.
 
         Invisible characters are removed first: they could hide a secret from the search.
         """
@@ -43,7 +45,7 @@ class StreamedText:
         self._waiting = self._waiting[settled:]
 
     def finish(self) -> None:
-        """Write the rest, and the end of its line."""
+        """Write the waiting text, and a line end."""
         rest = self._waiting + for_model(self._raw)
         self._raw = self._waiting = ""
         self._put(rest)
@@ -51,9 +53,10 @@ class StreamedText:
             self._put("\n")
 
     def _may_settle(self, text: str) -> bool:
-        """Return whether the text that waits may be complete now, so that it is worth examining again.
+        """Return whether the waiting text may be complete now, so that it is worth examining again.
 
-        Long text waits as a possible key. `text` is the newest part: it may hold the key's end marker or a separator.
+        Long text waits as a possible key. `text` is the newest part, which may contain the key's end marker or a
+        separator.
         """
         if self._waiting.startswith(KEY_BEGINS):
             return "-" in text or len(self._waiting) > LONGEST_KEY
@@ -66,7 +69,7 @@ class StreamedText:
 
 
 def _before_control(text: str) -> int:
-    """Return where an escape sequence or a line end begins that may not be complete."""
+    """Return the index at which an incomplete escape sequence or line end begins, or the text's length."""
     escape = text.rfind("\x1b")
     if escape >= 0 and len(text) - escape < _LONGEST_ESCAPE:
         return escape

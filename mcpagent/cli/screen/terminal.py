@@ -22,10 +22,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 
 PIPE_WIDTH = 200
-"""Columns if the output is no terminal: programs read the lines then, so they are not broken."""
+"""Number of columns if the output is no terminal: programs read it, so lines are not broken."""
 
 HANGING = 2
-"""Indentation of the rest of a wrapped line, in columns."""
+"""Indentation of the continuation of a wrapped line, in columns."""
 
 _STYLES = {
     "user": "bold",
@@ -40,12 +40,12 @@ _STYLES = {
     "markdown.item.number": "none",
     "markdown.list": "none",
 }
-"""mcpagent's styles, and replacements for rich's own styles with a background or an unneeded colour."""
+"""mcpagent's styles, and replacements for rich's styles that have a background or an unneeded colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The few symbols besides words; each has an ASCII form."""
+    """The symbols used besides words; each has an ASCII form."""
 
     call: str = "●"
     search: str = "⌕"
@@ -83,7 +83,7 @@ ASCII_GLYPHS = Glyphs(
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The consoles `out` (stdout) and `err` (stderr); `glyphs` suit both."""
+    """The consoles `out` (stdout) and `err` (stderr), and the symbols that both can print."""
 
     out: Console
     err: Console
@@ -92,7 +92,7 @@ class Terminal:
     def report(
         self, options: Options, document: Any, *lines: Text | str, exact: bool = False
     ) -> None:
-        """Write the document if `--json` asks for one, else the lines; `exact` as for `put`."""
+        """Write the document if `--json` is set, otherwise the lines; `exact` is as for `put`."""
         if options.output == "json":
             write_json(document, exact=exact)
         else:
@@ -115,9 +115,9 @@ def warning_line(text: str, glyphs: Glyphs, limit: int = 600) -> Text:
 def open_terminal(
     color: ColorMode, environ: Mapping[str, str] = os.environ
 ) -> Terminal:
-    """Return the consoles of this process."""
+    """Return the terminal of this process."""
     for stream in (sys.stdout, sys.stderr):
-        # A character the locale cannot write becomes "?", never a traceback.
+        # A character that the locale cannot encode becomes "?" and raises no error.
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     if all(_writes(stream, Glyphs()) for stream in (sys.stdout, sys.stderr)):
@@ -148,7 +148,7 @@ def make_console(
     if is_dumb and is_terminal and width is None:
         width = shutil.get_terminal_size().columns
     return _PipeConsole(
-        # A stream that may be replaced while it is used (by the input line) is looked up at each print.
+        # The input line may replace this stream, so that it must be looked up at each print.
         file=None if file is sys.stdout else file,
         force_terminal=is_terminal,
         force_interactive=is_terminal and not is_dumb,
@@ -156,7 +156,7 @@ def make_console(
         width=width if is_terminal else (width or PIPE_WIDTH),
         height=25
         if is_dumb
-        else None,  # without a height rich takes a dumb terminal to be 80 columns wide
+        else None,  # without a height, rich assumes that a dumb terminal has 80 columns
         markup=False,
         emoji=False,
         highlight=False,
@@ -168,10 +168,10 @@ def make_console(
 def put(
     console: Console, *lines: Text | str, style: str | None = None, exact: bool = False
 ) -> None:
-    """Print lines without secrets; on a terminal they wrap at words, elsewhere they stay whole.
+    """Print lines without secrets; on a terminal they are wrapped at words, elsewhere they are not broken.
 
-    Wrapped lines continue indented: no text of others, however long it is, begins a line as ours do. `exact`: a person
-    judges these lines, so no part of them is removed.
+    Wrapped lines continue indented, so that third-party text, however long, cannot begin a line as mcpagent's do.
+    `exact`: the user judges these lines, so nothing is removed.
     """
     for line in lines if exact else map(_without_secrets, lines):
         if console.is_terminal:
@@ -214,14 +214,14 @@ def silent_console() -> Console:
 
 class _PipeConsole(Console):
     def on_broken_pipe(self) -> None:
-        """Let the error reach the top level, which turns it into an exit code; rich would exit with 1 here."""
+        """Pass the error on to the top level, which converts it to an exit code; rich would exit with code 1 here."""
         raise BrokenPipeError
 
 
 def wants_color(
     is_terminal: bool, color: ColorMode, environ: Mapping[str, str]
 ) -> bool:
-    """Return whether to use colour: by `--color`, then NO_COLOR, then FORCE_COLOR, then the stream."""
+    """Return whether to use colour; `--color` decides, then NO_COLOR, then FORCE_COLOR, then the stream."""
     if color != "auto":
         return color == "always"
     if environ.get("NO_COLOR"):
@@ -232,17 +232,17 @@ def wants_color(
 
 
 def is_a_terminal(stream: TextIO | None) -> bool:
-    """Return whether a user may be there; also accepts a stream that is closed or missing."""
+    """Return whether the stream is a terminal; False for a closed or missing stream."""
     try:
         return stream is not None and stream.isatty()
-    except ValueError:  # closed
+    except ValueError:  # the stream is closed
         return False
 
 
 def agreed(terminal: Terminal, question: str, yes_does: str) -> bool:
-    """Ask the user; return whether they typed yes. Raises `InputError` if there is no terminal to ask in.
+    """Ask the user; return whether the answer is yes. Raises `InputError` without a terminal.
 
-    `yes_does` is the effect of `--yes` in that error: "deletes".
+    `yes_does` is the effect of `--yes`, for that error: "deletes".
     """
     if not (is_a_terminal(sys.stdin) and terminal.err.is_terminal):
         raise InputError(
@@ -264,25 +264,25 @@ def _writes(stream: TextIO | None, glyphs: Glyphs) -> bool:
     return True
 
 
-# -- documents on stdout --------------------------------------
+# -- Documents on stdout -----------------------------------------------------------------------------------------------
 
 
 def write_out(text: str, *, exact: bool = False) -> None:
-    """Write to stdout, at once and without secrets; `exact` as for `put`."""
+    """Write to stdout and flush, with secrets removed; `exact` is as for `put`."""
     if sys.stdout is not None:
         sys.stdout.write(text if exact else without_secrets(text))
         sys.stdout.flush()
 
 
 def write_json(document: Any, indent: int | None = 2, *, exact: bool = False) -> None:
-    """The document and the end of its line."""
+    """Write the document and a line end to stdout."""
     write_out(portable_json(document, indent) + "\n", exact=exact)
 
 
 def portable_json(document: Any, indent: int | None = None) -> str:
-    """Return JSON that any parser reads in any locale: ASCII, and null for NaN and infinity.
+    """Return JSON that any parser can read in any locale: ASCII, and null for NaN and infinity.
 
-    Python's own "NaN" and "Infinity" occur easily: `1e999` in a server's or a model's text is enough.
+    Python's own "NaN" and "Infinity" occur easily: `1e999` in the text of a server or a model is enough.
     """
     try:
         return json.dumps(document, indent=indent, default=str, allow_nan=False)

@@ -1,1 +1,1 @@
-"""`mcpagent mcp`: add, check and sign in to servers."""
+"""`mcpagent mcp`: add, check, and sign in to servers."""

@@ -39,9 +39,9 @@ OpenBrowser = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The request on the command line. `client_id` and `port` belong to a client that was registered manually.
+    """The request on the command line. `client_id` and `port` belong to a manually registered client.
 
-    `by_code` lets the user enter a code on another device.
+    `by_code`: the user enters a code on another device.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Login:
 def log_in(
     login: Login, options: Options, *, open_browser: OpenBrowser = webbrowser.open
 ) -> ExitCode:
-    """Sign in to one server, then connect to it, so that the report about it is true."""
+    """Sign in to one server, then connect to it, so that the report is accurate."""
     terminal = open_terminal(options.color)
     config = remote_server(login.name, load_configuration(options))
     if any(name.lower() == "authorization" for name in config.headers):
@@ -137,7 +137,7 @@ async def _log_in(
 async def _show_code(
     config: ServerConfig, terminal: Terminal, code: DeviceCode
 ) -> None:
-    """Print the page and the code to enter there."""
+    """Print the address of the page, and the code to enter there."""
     host = safe_line(urlsplit(code.verification_uri).hostname or "", 80)
     put(terminal.err, f"sign in to {safe_line(config.name, 64)} at {host}:")
     page = "".join(safe_text(code.verification_uri).split())
@@ -153,13 +153,13 @@ async def _show_code(
 def _show_page(
     url: str, config: ServerConfig, terminal: Terminal, browser: OpenBrowser | None
 ) -> None:
-    """Print the page's address whole and unbroken, and open it if there is a browser."""
+    """Print the page's full address on one line, and open it in the browser, if there is one."""
     address = "".join(safe_text(url).split())
     host = safe_line(urlsplit(address).hostname or "", 80)
     put(terminal.err, f"sign in to {safe_line(config.name, 64)} at {host}:")
     terminal.err.print(Text(address), soft_wrap=True)
     if browser is not None:
-        # Some browsers keep the program that opens them waiting, or print things.
+        # Some browsers block the program that opens them, or print output.
         threading.Thread(
             target=browser, args=(address,), name="browser", daemon=True
         ).start()
@@ -169,7 +169,7 @@ def _show_page(
 
 
 async def _take_pasted(page: LoopbackPage, terminal: Terminal) -> None:
-    """Read lines from stdin until one is the browser's final address."""
+    """Read lines from stdin until a line is the browser's final address."""
     async for line in _lines():
         problem = page.take(line) if line.strip() else ""
         if problem is None:
@@ -181,8 +181,8 @@ async def _take_pasted(page: LoopbackPage, terminal: Terminal) -> None:
 async def _lines() -> AsyncIterator[str]:
     """Yield lines of stdin as they arrive.
 
-    A worker thread reads, because terminals, pipes and files are waited for differently. It is abandoned if no data
-    arrive, and therefore bypasses Python's buffers and their locks.
+    A worker thread reads, because waiting differs between terminals, pipes and files. If no data arrive, the thread is
+    abandoned; so it bypasses Python's buffers and their locks.
     """
     if sys.stdin is None or sys.stdin.closed:
         return
@@ -196,7 +196,7 @@ async def _lines() -> AsyncIterator[str]:
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
             loop.call_soon_threadsafe(pieces.put_nowait, b"")
         except (OSError, RuntimeError):
-            return  # the page or the loop is closed: there is no reader
+            return  # the page or the loop is closed, so no one reads the lines
 
     threading.Thread(target=read, name="stdin", daemon=True).start()
     held = b""
@@ -209,7 +209,7 @@ async def _lines() -> AsyncIterator[str]:
 
 
 def log_out(name: str, options: Options) -> ExitCode:
-    """Sign out of a server: a configured one by its name, any by its address."""
+    """Sign out of a server: a configured one by its name, any other by its address."""
     from mcpagent.mcp.auth.sign_in_flow import sign_out
 
     terminal = open_terminal(options.color)
@@ -235,7 +235,7 @@ def log_out(name: str, options: Options) -> ExitCode:
 
 
 def remote_server(name: str, configuration: Configuration) -> ServerConfig:
-    """Return the configured server of this name. Raises `InputError` for one that is not there or is no remote one."""
+    """Return the configured server of this name. Raises `InputError` if it is missing or not remote."""
     shown = safe_line(name, 64)
     for server in configuration.servers.servers:
         if server.name == name and server.url:
@@ -266,7 +266,9 @@ def remote_server(name: str, configuration: Configuration) -> ServerConfig:
 
 
 def has_display(environ: Mapping[str, str]) -> bool:
-    """Return whether an opened browser is visible: without a display, one would take over the terminal."""
+    """Return whether an opened browser would be visible: without a display, a text browser would take over the
+    terminal.
+    """
     if sys.platform in ("win32", "darwin") or environ.get("BROWSER"):
         return not environ.get("SSH_CONNECTION")
     return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))

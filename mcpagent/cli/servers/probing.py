@@ -1,4 +1,4 @@
-"""Test one server stage by stage: its requirements, its start, its answers, its lists."""
+"""Test one server stage by stage: requirements, start, answers, lists."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ StageName: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ProbeStep:
-    """A step. `seconds` is None for steps that take no time; `detail` is one printable line."""
+    """A stage of the test. `seconds` is None for a stage that takes no time; `detail` is one printable line."""
 
     name: StageName
     ok: bool
@@ -60,7 +60,9 @@ class ProbeStep:
 
 @dataclass(slots=True)
 class Probe:
-    """The outcome for one server. `fix` is the fix of a failure; `last_words` are its last lines of output."""
+    """The outcome for one server. `fix` is the suggestion after a failure; `last_words` are the server's last lines of
+    output.
+    """
 
     name: str
     stages: list[ProbeStep] = field(default_factory=list[ProbeStep])
@@ -81,7 +83,7 @@ class Probe:
 
     @property
     def state(self) -> ServerState:
-        """The state that a chat would have after the same time."""
+        """The state that the server would have in a chat after the same time."""
         if self.ok:
             return "ready"
         if self.is_connecting:
@@ -95,7 +97,7 @@ class Probe:
 
     @property
     def failure(self) -> ProbeStep | None:
-        """The stage that it did not get through."""
+        """The stage that failed, or None."""
         return next((stage for stage in self.stages if not stage.ok), None)
 
     def document(self) -> dict[str, Any]:
@@ -133,9 +135,9 @@ class Probe:
 
 
 def probe_of_problem(problem: ServerProblem, *, untrusted: bool) -> Probe:
-    """Return the probe of a server that cannot be tried: it has no approval, or its variables are not set.
+    """Return the probe of a server that cannot be started: without consent, or with unset variables.
 
-    The reason of the latter is `file:line:column: place in the file: what`; the first part is the source.
+    In the latter case, the reason is `file:line:column: place in the file: what`; the first part becomes the source.
     """
     place, colon, rest = problem.reason.partition(": ")
     if untrusted or not colon:
@@ -164,8 +166,8 @@ async def probe(
 ) -> Probe:
     """Start the server, query its capabilities and lists, and stop it. Raises only cancellation.
 
-    A server that may take longer to connect than `seconds` is then reported as connecting. `say` receives what a user
-    should know while the test goes on, as one line.
+    With `seconds`, a server that may take longer to connect is then reported as connecting. `say` receives notes to the
+    user during the test, one line each.
     """
     limit = None
     if seconds and seconds < config.connect_timeout_seconds:
@@ -179,7 +181,7 @@ async def probe(
     trial = _Trial(config, result, say)
     import_module(
         "mcpagent.mcp.connection"
-    )  # the MCP SDK takes its time, which is not the server's
+    )  # loading the MCP SDK takes time that is not the server's
     try:
         async with asyncio.timeout(limit):
             await trial.run(environ, log_folder, auth)
@@ -221,7 +223,7 @@ class _Trial:
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the current stage, None for one that takes no time."""
+        """The duration of the current stage so far; None for a stage that takes no time."""
         if self._since is None:
             return None
         return time.monotonic() - self._since
@@ -259,7 +261,7 @@ class _Trial:
             await connection.close()
 
     async def _open(self, connection: McpConnection) -> None:
-        """Run process start and handshake, distinguished by the time that the process took to start."""
+        """Run process start and handshake, separated by the time that the process took to start."""
         started = time.monotonic()
         self.stage, self._since = "initialize", started
         try:
@@ -330,7 +332,7 @@ class _Trial:
         self._since = None
 
     def report(self, news: ServerNews) -> None:
-        """Record the server's warnings, and say its silence at once; its log messages are in its log."""
+        """Record the server's warnings, and report its silence at once; its log messages are in its log."""
         if news.kind == "warning":
             self.warn(news.text)
         elif news.kind == "silence":
@@ -351,9 +353,9 @@ async def probe_all(
     seconds: float | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Probe]:
-    """Test the servers concurrently, somewhat more than there are processors; `seconds` and `say` as in `probe`.
+    """Test the servers concurrently, several per processor; `seconds` and `say` are as in `probe`.
 
-    `report` receives each in this order, as soon as it and all before it have ended.
+    `report` receives each result in the order of the servers, as soon as all before it are complete.
     """
     room = asyncio.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
 

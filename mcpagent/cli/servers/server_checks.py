@@ -1,7 +1,7 @@
-"""Detect doubtful properties of a server without trusting it: pure functions to warnings of one line.
+"""Detect doubtful properties of a server without trusting it: pure functions that return one-line warnings.
 
-mcpagent's own patterns match descriptions. Their sources are the tool poisoning and line jumping examples of Invariant
-Labs and Trail of Bits (2025), and MCP's security best practices.
+Descriptions are matched with mcpagent's own patterns, based on the tool poisoning and line jumping examples of
+Invariant Labs and Trail of Bits (2025), and on MCP's security best practices.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def configuration_warnings(config: ServerConfig) -> list[str]:
 
 
 def unpinned_package(command: str, args: Sequence[str]) -> tuple[str, str] | None:
-    """Return a package that is fetched without a version, and its pinned form, or None."""
+    """Return a package that the command fetches without a version, and its pinned form; or None."""
     program = re.split(r"[\\/]", command)[-1].removesuffix(".cmd").removesuffix(".exe")
     words = list(args)
     if (
@@ -118,7 +118,9 @@ def unpinned_package(command: str, args: Sequence[str]) -> tuple[str, str] | Non
 def _fetched(
     words: Sequence[str], takes_value: Callable[[str], bool], *naming: str
 ) -> str:
-    """Return the package that an option of these names names, else the first word that is no option and no value."""
+    """Return the package that one of the options `naming` names, else the first word that is neither an option nor a
+    value.
+    """
     takes_next = False
     for place, word in enumerate(words):
         option, equals, value = word.partition("=")
@@ -205,7 +207,9 @@ _IMAGE_FLAGS = frozenset(
 
 
 def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
-    """Return warnings about tools whose texts seem to steer the model instead of describing, for a user's review."""
+    """Return warnings about tools whose texts seem to steer the model instead of describing the tool, for a user's
+    review.
+    """
     found: list[str] = []
     tools = tuple(tools)
     own = {tool.original_name or tool.name for tool in tools}
@@ -215,7 +219,7 @@ def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
             found.append(
                 f"{name} is named as a tool of mcpagent's own; it is offered under another name"
             )
-        # All texts of the parameters too: the model reads every one.
+        # Include all texts of the parameters: the model reads them, too.
         schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)[:200_000]
         what = _poison_in(f"{tool.title} {tool.description} {schema}")
         if not what and (
@@ -245,7 +249,7 @@ def unusable_output_schemas(schemas: Mapping[str, Any]) -> list[str]:
 
 
 def _commanded(description: str, own: Collection[str]) -> list[str]:
-    """Names of tools that a description speaks of as to be called or not, apart from the server's own."""
+    """Return the names of tools that a description commands to call or not to call, except the server's own."""
     plain = " ".join(for_model(description[:LONGEST_DESCRIPTION]).split())
     names = (match[1] or match[2] for match in _ORDER.finditer(plain))
     return [safe_line(name, 60) for name in dict.fromkeys(names) if name not in own][:3]
@@ -255,14 +259,14 @@ _ORDER = re.compile(
     r"\b(?:(?:always|must|never|should|not|don't|before|after|when|whenever|instead of) (?:\w+ ){0,3}"
     r"(?:call|calling|use|using|invoke|invoking|run|running)|instead of|before|after) (?:the |tool ){0,2}"
     r"(?:[`'\"]?([A-Za-z][A-Za-z0-9]{0,30}(?:_[A-Za-z0-9]{1,30}){1,6})\b"
-    # Prose also has words like `delete-file` and `deleteFile`, so such names count only in quotation marks.
+    # Prose also contains words like `delete-file` and `deleteFile`, so these names count only in quotation marks.
     r"|[`'\"]((?-i:[a-z][a-z0-9]{0,30}(?:-[a-z0-9]{1,30}){1,6}|[a-z]{1,30}[A-Z][A-Za-z0-9]{0,30}))[`'\"])",
     re.IGNORECASE,
 )
 
 
 def poisoned_instructions(instructions: str) -> list[str]:
-    """Return the same warnings for a server's instructions."""
+    """Return such warnings for a server's instructions."""
     what = _poison_in(instructions)
     if what:
         return [f'what it says of itself {what}: "{safe_line(instructions, 120)}"']
@@ -272,7 +276,7 @@ def poisoned_instructions(instructions: str) -> list[str]:
 def _poison_in(text: str) -> str:
     plain = " ".join(
         for_model(text).split()
-    )  # words that something invisible parts are words to a model
+    )  # a model reads words even if invisible characters divide them
     return next(
         (what for what, pattern in _PATTERNS.items() if pattern.search(plain)), ""
     )

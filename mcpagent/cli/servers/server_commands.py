@@ -80,7 +80,7 @@ def _configured_lines(
     options: Options,
     terminal: Terminal,
 ) -> Iterator[Text]:
-    """Yield the lines of the configuration; `waiting` are the servers without approval."""
+    """Yield the lines of the configuration; `waiting` are the servers without the user's consent."""
     width = max(map(len, configuration.names), default=0)
     for server in configuration.servers.servers:
         if server.disabled:
@@ -110,7 +110,7 @@ def _configured_lines(
     yield Text(configuration.describe(options.folder), "dim")
 
 
-# -- mcp test ---------------------------------------------------------------------------------------------------------
+# -- Server tests ------------------------------------------------------------------------------------------------------
 
 
 def run_server_test(options: Options, name: str | None) -> ExitCode:
@@ -143,9 +143,9 @@ def probe_servers(
     *,
     seconds: float | None = None,
 ) -> list[Probe]:
-    """Test all servers, in the order of the configuration: unusable ones first, without disabled ones.
+    """Test all enabled servers, in the order of the configuration, after reporting the unusable ones.
 
-    `seconds` as in `probe`.
+    `seconds` is as in `probe`.
     """
     problems = [
         probe_of_problem(problem, untrusted=problem.name in configuration.untrusted)
@@ -179,7 +179,7 @@ def probe_servers(
 
 
 def _only(configuration: Configuration, name: str) -> Configuration:
-    """Return the configuration with this server alone. Raises `InputError`."""
+    """Return the configuration with only this server. Raises `InputError` for an unknown name."""
     servers = tuple(
         server for server in configuration.servers.servers if server.name == name
     )
@@ -197,7 +197,7 @@ def _only(configuration: Configuration, name: str) -> Configuration:
 
 
 def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[Text]:
-    """Yield a head line, a line for each stage, and what to do."""
+    """Yield a head line, a line for each stage, and the suggested fix."""
 
     def labelled(label: str, text: str, style: str = "dim") -> Text:
         return Text(f"    {label:<{LABEL_WIDTH}} {text}", style)
@@ -244,7 +244,7 @@ def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[
 
 
 def probe_totals(probes: Sequence[Probe], end: str) -> str:
-    """Return `2 of 3 usable. 14 tools, 2,310 tokens`, with `end` after the first part."""
+    """Return `2 of 3 usable. 14 tools, 2,310 tokens`; `end` follows "usable"."""
     usable = sum(1 for found in probes if found.ok)
     tools, tokens = (
         sum(found.tools for found in probes),
@@ -254,13 +254,13 @@ def probe_totals(probes: Sequence[Probe], end: str) -> str:
 
 
 TRY_SECONDS = 15.0
-"""How long `mcp add` waits for a new server, unless it answers, fails, or is reported as silent before."""
+"""Maximum wait of `mcp add` for a new server to answer, fail, or be reported as silent."""
 
 
 def try_added(options: Options, server: ServerConfig) -> bool:
-    """Start a server that was just added, and report whether it answers; return False for one with an address.
+    """Start a server that was just added, and report whether it answers; return False for a server with an address.
 
-    An address may need a sign-in first, so only the user starts that.
+    An address may need a sign-in first, which only the user starts.
     """
     if not server.command:
         return False
@@ -283,7 +283,7 @@ def try_added(options: Options, server: ServerConfig) -> bool:
 async def _tried(
     options: Options, server: ServerConfig, terminal: Terminal, activity: Activity
 ) -> Probe | None:
-    """Return the outcome of a start; None once the server is reported as silent."""
+    """Return the outcome of a start; None if the server is reported as silent."""
     silent = asyncio.Event()
 
     def say(line: str) -> None:
@@ -307,7 +307,7 @@ async def _tried(
         await asyncio.gather(trying, waiting, return_exceptions=True)
 
 
-# -- mcp logs ---------------------------------------------------------------------------------------------------------
+# -- Server logs -------------------------------------------------------------------------------------------------------
 
 LONGEST_LINE = 2_100
 TAIL_BYTES = 2_000_000
@@ -315,7 +315,9 @@ LOOK_SECONDS = 0.2
 
 
 def show_log(options: Options, name: str, lines: int, *, follow: bool) -> ExitCode:
-    """Write the last lines, then, with `follow`, each new one. Raises `InputError` for an unknown server."""
+    """Print the last lines of a server's log, then, with `follow`, each new one. Raises `InputError` for an unknown
+    server.
+    """
     terminal = open_terminal(options.color)
     path = log_path(server_log_folder(options.environ), name)
     known = load_configuration(options).names
@@ -341,7 +343,9 @@ FileState: TypeAlias = tuple[int, int]
 
 
 def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:
-    """Return the last lines up to this place of the file, of the one before it too if they are too few; printable."""
+    """Return the last `count` lines before `end` (None: the end of the file), printable; the previous log file fills up
+    missing lines.
+    """
     kept = _tail(path, end)
     if len(kept) < count:
         kept = [*_tail(path.with_name(f"{path.name}.1")), *kept]
@@ -349,9 +353,9 @@ def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:
 
 
 def followed(path: Path, start: FileState, wait: Callable[[], None]) -> Iterator[str]:
-    """Yield each complete line written after `start`; `wait` is called if there is no new line.
+    """Yield each complete line written after `start`; `wait` is called while there is no new line.
 
-    Follows a new file, too.
+    If a new file replaces the log, its lines follow.
     """
     (at, identity), rest = start, b""
     while True:

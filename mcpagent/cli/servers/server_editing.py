@@ -63,7 +63,7 @@ _KEY_REFERENCE = re.compile(r"\$\{keyring:([^}]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class ServerFile:
-    """A file: its text, and the location of the servers in it. A missing file has no servers."""
+    """A configuration file: its text, and the path of keys to the servers. A missing file has no servers."""
 
     path: Path
     is_project: bool
@@ -72,12 +72,12 @@ class ServerFile:
     entries: Mapping[str, Any]
 
     def line(self, name: str) -> int:
-        """Return the line on which this server begins."""
+        """Return the number of the line on which this server's entry begins."""
         place = _document(self.path, self.text).place((*self.root, name), column=False)
         return int(place.rpartition(":")[2])
 
     def changed(self, text: str) -> ServerFile:
-        """Return the same file with this text. Raises `ConfigError` if the text is not a valid file of servers."""
+        """Return the same file with this text. Raises `ConfigError` if the text is not a valid server configuration."""
         document = _document(self.path, text)
         read_servers(document, Variables({}, document.folder))
         root, entries = server_entries(document)
@@ -86,7 +86,7 @@ class ServerFile:
         )
 
     def with_entry(self, name: str, entry: Mapping[str, Any]) -> ServerFile:
-        """Return the file with this server, replacing one of the same name."""
+        """Return the file with this server, replacing an entry of the same name."""
         return self.changed(with_value(self.text, (*self.root, name), dict(entry)))
 
     def without_entry(self, name: str) -> ServerFile:
@@ -110,7 +110,7 @@ class ServerFile:
         return self.changed(text)
 
     def saved(self, change: Callable[[ServerFile], ServerFile]) -> ServerFile:
-        """Write the result of `change` on the current file: another program may have changed it meanwhile."""
+        """Apply `change` to the current file, which another program may have changed, and write the result."""
         with alone_with(self.path):
             changed = change(open_file(self.path, is_project=self.is_project))
             if changed.text != self.text or not self.path.exists():
@@ -124,7 +124,7 @@ class ServerFile:
 
 def open_file(path: Path, *, is_project: bool) -> ServerFile:
     """Read the file; a missing one counts as empty. Raises `ConfigError` for an unreadable one."""
-    # Read it only once: another program may change it in between.
+    # Read the file only once: another program may change it in between.
     raw = b""
     if path.exists():
         raw = read_bytes(path)
@@ -149,12 +149,14 @@ def open_file(path: Path, *, is_project: bool) -> ServerFile:
         root, entries = (
             ("mcpServers",),
             {},
-        )  # an object without servers; they can be added
+        )  # an object without servers, to which servers can be added
     return ServerFile(path, is_project, text, tuple(map(str, root)), entries)
 
 
 def files_found(options: Options) -> list[ServerFile]:
-    """Return the files that the servers are read from, in reading order: `--config`, else those found from here."""
+    """Return the server configuration files in reading order: those of `--config`, else those found from the current
+    folder.
+    """
     if options.config:
         return [
             open_file(path.expanduser(), is_project=False) for path in options.config
@@ -166,7 +168,7 @@ def files_found(options: Options) -> list[ServerFile]:
 
 
 def file_to_write(options: Options, scope: WriteScope) -> ServerFile:
-    """Return the file that a new server goes to."""
+    """Return the file to which a new server is added."""
     if options.config:
         return open_file(options.config[-1].expanduser(), is_project=False)
     if scope == "user":
@@ -184,7 +186,7 @@ def file_to_write(options: Options, scope: WriteScope) -> ServerFile:
 
 
 def file_with(options: Options, name: str, scope: WriteScope | None) -> ServerFile:
-    """Return the file whose entry of this name counts. Raises `InputError` with the nearest names."""
+    """Return the file with the effective entry of this name. Raises `InputError` with similar names."""
     files = files_found(options)
     if scope is not None and not options.config:
         files = [file for file in files if file.is_project == (scope == "project")]
@@ -219,7 +221,7 @@ def _document(path: Path, text: str) -> ConfigDocument:
     )
 
 
-# -- the commands -----------------------------------------------------------------------------------------------------
+# -- Commands ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +247,9 @@ def add_server(
     replace: bool,
     tried: TryServer | None = None,
 ) -> ExitCode:
-    """Write the server into the user's or the project's file, with a warning about a secret that is written out.
+    """Write the server into the user's or the project's file, with a warning about a secret in plain text.
 
-    `tried` starts the server once and returns whether it did; if not, a line names the command that does.
+    `tried` starts the server once and returns whether it did; otherwise a line names the command that does.
     """
     terminal = open_terminal(options.color)
     file = file_to_write(options, scope)
@@ -264,7 +266,7 @@ def add_server(
     entry = entry_of(new) | _own_folder(new, file, options.folder)
     file.with_entry(
         new.name, entry
-    )  # a file that cannot be written is reported before the question for a secret
+    )  # report a file that cannot be written before asking for a secret
     _store_secrets(options, new.secret, terminal)
     file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
     written = real_place(str(file.path))
@@ -274,7 +276,7 @@ def add_server(
         if server.name == new.name and real_place(file_of(server.source)) == written
     ]
     for server in added:
-        # the user who typed the command has thereby consented to it
+        # typing the command is the user's consent
         remember_added(server, options)
     will_try = tried is not None and bool(added)
     _report_added(options, terminal, file, new.name, entry, will_try=will_try)
@@ -291,7 +293,7 @@ def add_server(
 
 
 def is_first_server(file: ServerFile, options: Options) -> bool:
-    """Return whether a server in this file ends the use of the bundled one: everywhere, or in its project."""
+    """Return whether a server in this file ends the use of the bundled server: everywhere, or in the file's project."""
     if options.config:
         return False
     if file.is_project:
@@ -300,14 +302,14 @@ def is_first_server(file: ServerFile, options: Options) -> bool:
 
 
 def demo_gone_line() -> str:
-    """Return that the bundled server is not used any more, with the command that brings it back."""
+    """Return a line about the end of the bundled server's use, with the command that adds it again."""
     (entry,) = demo_server_config()["mcpServers"].values()
     command = shlex.join((entry["command"], *entry["args"]))
     return f"the bundled demo server steps back; it returns with: mcpagent mcp add demo -- {command}"
 
 
 def remove_server(options: Options, name: str, scope: WriteScope | None) -> ExitCode:
-    """Remove the server from the effective file, or from the one named."""
+    """Remove the server from the effective file, or from the one that `scope` names."""
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
     changed = file.saved(lambda fresh: fresh.without_entry(name))
@@ -359,7 +361,7 @@ def _unused_keys(
 def switch_server(
     options: Options, name: str, scope: WriteScope | None, *, on: bool
 ) -> ExitCode:
-    """Enable or disable the server in the effective file, or in the one named."""
+    """Enable or disable the server in the effective file, or in the one that `scope` names."""
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
     changed = file.saved(lambda fresh: fresh.switched(name, on=on))
@@ -393,9 +395,9 @@ def _is_any_enabled(options: Options) -> bool:
 def move_secrets(
     options: Options, name: str, *, store: SecretStore | None = None
 ) -> ExitCode:
-    """Move the literal secrets of a server's entry to the keyring, with references in their places.
+    """Move the literal secrets of a server's entry to the keyring, and write references in their place.
 
-    Raises `InputError` if there is no such server, and `ConfigError` if nothing can be moved.
+    Raises `InputError` for an unknown server, and `ConfigError` if there is nothing to move.
     """
     from mcpagent.cli.servers.importing.client_entries import taken_by_user
 
@@ -432,7 +434,7 @@ def move_secrets(
 
 
 def entry_of(new: NewServer) -> dict[str, Any]:
-    """Return the entry to write into a file. Raises `InputError`."""
+    """Return the entry to write into a file. Raises `InputError` for invalid arguments."""
     for name in new.secret:
         if not is_key_name(name):
             raise InputError(
@@ -483,7 +485,9 @@ def entry_of(new: NewServer) -> dict[str, Any]:
 
 
 def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str]:
-    """Return `cwd`, if the command names a file of this folder, and that configuration's servers run in another."""
+    """Return `cwd` if the command names a file of this folder and the file's servers run in another folder; otherwise
+    {}.
+    """
     if (
         new.cwd
         or _is_address(new.target)
@@ -501,9 +505,9 @@ def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str
 
 
 def missing_programs(words: Sequence[str], folder: Path) -> list[str]:
-    """Return the words of a command that name a program's file that does not exist, seen from this folder.
+    """Return the words of a command that name a missing program file, seen from this folder.
 
-    Such a word begins like a path (`./run`), or is an argument with the suffix of a program (`server.py`).
+    Such a word begins like a path (`./run`), or is an argument with a program's suffix (`server.py`).
     """
     named = [word for word in words if word.startswith(("./", "../"))]
     named += [word for word in words[1:] if PurePath(word).suffix in PROGRAM_SUFFIXES]
@@ -539,7 +543,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _variable(text: str) -> tuple[str, str]:
-    """Parse `NAME=VALUE`, or `NAME` for the value that the environment has when the server is started."""
+    """Parse `NAME=VALUE`; for `NAME` alone, the value is that of the environment when the server starts."""
     name, equals, value = text.partition("=")
     if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
         raise InputError(
@@ -556,7 +560,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _store_secrets(options: Options, names: Sequence[str], terminal: Terminal) -> None:
-    """Ask for secrets that are not stored yet; stored ones are used."""
+    """Ask for the secrets that are not stored yet."""
     store = key_store(options.environ)
     for name in names:
         if store.get(name) is None:
@@ -570,7 +574,7 @@ def _store_secrets(options: Options, names: Sequence[str], terminal: Terminal) -
 
 
 def _not_on_path(options: Options, command: str) -> list[str]:
-    """Return a warning about a program that is not on PATH."""
+    """Return a warning if the program is not on PATH, otherwise []."""
     is_found = shutil.which(command, path=options.environ.get("PATH")) is not None
     if is_found or os.sep in command:
         return []
@@ -579,7 +583,7 @@ def _not_on_path(options: Options, command: str) -> list[str]:
 
 
 def _missing_files(entry: Mapping[str, Any], folder: Path) -> list[str]:
-    """Return a warning for each program's file of a command that is not in the folder of its start."""
+    """Return a warning for each program file of the command that is missing in the folder where it starts."""
     words = (entry["command"], *entry.get("args", ()))
     shown = short_path(str(folder), Path("/nowhere"))
     return [
@@ -597,7 +601,7 @@ def _report_added(
     *,
     will_try: bool,
 ) -> None:
-    """Report the new entry; `will_try`: a program that is not on PATH is reported by its start."""
+    """Report the new entry. `will_try`: the server starts next, which reports a program that is not on PATH."""
     what = entry.get("url") or " ".join((entry["command"], *entry.get("args", ())))
     put(
         terminal.out,

@@ -26,7 +26,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 
 def show_trace(options: Options, what: str) -> ExitCode:
-    """Print the runs. Raises `InputError` or `ConfigError` for a name or a file that cannot be shown."""
+    """Print the runs. Raises `InputError` or `ConfigError` for an unusable name or file."""
     terminal, path = open_terminal(options.color), Path(what)
     if path.exists() and not path.is_dir():
         runs = recorded_runs(path)

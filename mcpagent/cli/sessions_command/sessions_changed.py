@@ -141,7 +141,7 @@ def prune_sessions(options: Options, older_than: str, *, yes: bool) -> ExitCode:
 
 
 def seconds_of(age: str) -> float:
-    """Parse `30d`, `12h`, `8w`, `6m`, `1y`. Raises `InputError` for anything else."""
+    """Return the seconds of `30d`, `12h`, `8w`, `6m` or `1y`. Raises `InputError` for other texts."""
     found = _AGE.fullmatch(age.strip().lower())
     if found is None:
         raise InputError(f'"{safe_line(age, 20)}" is no age; write 30d, 12h, 8w or 1y')

@@ -1,4 +1,4 @@
-"""`mcpagent sessions list|show|search|doctor`: read-only; they create no store."""
+"""`mcpagent sessions list|show|search|doctor`: read-only commands, which create no store."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def listed_lines(
 def the_one(
     options: Options, store: Sessions, wanted: str, terminal: Terminal
 ) -> SessionInfo:
-    """Return the matching conversation; several matches are listed on stderr. Raises `InputError`."""
+    """Return the matching conversation; several matches are listed on stderr. Raises `InputError` unless exactly one
+    matches.
+    """
     try:
         return meant_session(options, store, wanted)
     except UnclearError as error:
@@ -141,7 +143,8 @@ def _said(kept: LoadedSession, terminal: Terminal) -> list[Text]:
     return [
         line
         for place, message in enumerate(kept.messages)
-        if message.role != "user" or place in asked  # the others are news of tools
+        if message.role != "user"
+        or place in asked  # the other messages are announcements of tools
         for line in message_lines(message, terminal, results)
     ]
 

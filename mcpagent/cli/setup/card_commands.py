@@ -1,4 +1,4 @@
-"""`mcpagent cards check|show`: check and show agent cards, without starting anything."""
+"""`mcpagent cards check|show`: check and show agent cards, without starting servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mcpagent.utilities.text.secrets import hide
 
 
 def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
-    """Report for each card whether it is usable, and which consent it needs. Exit code 3: one is not usable."""
+    """Report for each card whether it is usable, and which consent it needs. Exit code 3: a card is unusable."""
     documents = [document for path in paths for document in _documents(path, options)]
     lines: list[Text] = []
     for found in documents:
@@ -43,14 +43,16 @@ def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
             ]
     open_terminal(options.color).report(
         options, documents, *lines, exact=True
-    )  # the lines show what would run
+    )  # the lines show the programs that would run
     if any(found["error"] for found in documents):
         return ExitCode.CONFIG
     return ExitCode.OK
 
 
 def _documents(path: Path, options: Options) -> Iterator[dict[str, Any]]:
-    """Yield one document per card of a file or folder; `error` is None if it is usable, `asks` needs consent."""
+    """Yield one document per card of a file or folder. `error` is None for a usable card; `asks` lists what needs
+    consent.
+    """
     failed: dict[str, Any] = {
         "path": str(path),
         "name": "",
@@ -87,7 +89,7 @@ def _documents(path: Path, options: Options) -> Iterator[dict[str, Any]]:
 
 
 def show_card(path: Path, options: Options) -> ExitCode:
-    """Print the card in its file format, with the secrets that it contains in plain text redacted."""
+    """Print the card in its file format, with its literal secrets redacted."""
     card = card_at(path)
     for entry in (*card.mcp_servers.values(), *card.mcp_connect):
         if isinstance(entry, Mapping):

@@ -1,7 +1,7 @@
 """`mcpagent completion`: the completion script of a shell, and the candidates that it requests at each key press.
 
 Each script passes the words unchanged and receives lines; no text of a server is ever evaluated. Tool names come from
-servers, so only plain ones are offered, and descriptions are escaped.
+servers, so only harmless names are offered, and descriptions are escaped.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def print_script(shell: Shell) -> ExitCode:
 
 
 def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
-    """Print candidates for `SHELL --complete -- WORDS`. The last word is open (`--blank`: an empty word is).
+    """Print candidates for `SHELL --complete -- WORDS`. The last word is incomplete (`--blank`: an empty word is).
 
-    One candidate per line, with its description after a tab. bash passes the line and its word breaks instead of words,
-    and receives the rest of the word.
+    Each line has a candidate and, after a tab, its description. bash passes the line and its word breaks instead of
+    words, and receives the rest of the word.
     """
     shell, *flags = request[: request.index("--")]
     words = list(request[request.index("--") + 1 :])
@@ -75,7 +75,9 @@ def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
 
 
 def split_line(line: str) -> list[str]:
-    """Return the words behind the command, the last one open: empty after a space, its quote maybe not closed yet."""
+    """Return the words after the command; the last one is incomplete: empty after a space, perhaps with an open
+    quote.
+    """
     for closing in ("", "'", '"'):
         try:
             words = shlex.split(line + closing)
@@ -87,7 +89,7 @@ def split_line(line: str) -> list[str]:
     return []
 
 
-# -- candidates: a pure function of the words before, the commands, and the known names ----------------------
+# -- Candidates --------------------------------------------------------------------------------------------------------
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
 HELP_WIDTH = 60
@@ -104,7 +106,9 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that only the configuration and the cache have; `parameters` are those of a tool."""
+    """Callbacks that return names from the configuration, the cache and the stored sessions; `parameters` returns those
+    of a tool.
+    """
 
     servers: Callable[[], Iterable[Completed]]
     tools: Callable[[], Iterable[Completed]]
@@ -114,7 +118,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The position of the open word: its command, the arguments before it, and the option whose value it is."""
+    """The position of the incomplete word: its command, the arguments before it, and the option whose value it is."""
 
     path: tuple[str, ...]
     leaf: Any
@@ -127,7 +131,7 @@ class _Place:
 def candidates(
     words: Sequence[str], open_word: str, command: Any, names: Names
 ) -> list[Completed]:
-    """Return the completions of `open_word` after these words; empty if files or any text can follow."""
+    """Return the completions of `open_word` after these words; [] if files or any text can follow."""
     found = _candidates(_place(words, command), open_word, command, names)
     return [item for item in found if item.word.startswith(open_word)]
 
@@ -160,7 +164,7 @@ def _candidates(
             yield from (Completed(name, _short(param.help or "")) for name in shown)
         yield Completed("--help", "the page of this command")
     elif place.is_asking or place.is_closed:
-        return  # a question, or another program's own words
+        return  # a prompt, or another program's own words
     elif hasattr(place.leaf, "commands"):
         yield from (
             Completed(name, _short(item.help or ""))
@@ -199,7 +203,9 @@ def _place(words: Sequence[str], command: Any) -> _Place:
 
 
 def _taking_a_value(word: str, leaf: Any, command: Any) -> Any:
-    """Return the option of this name, if a value comes after it: the command's own, else the first that has it."""
+    """Return the option of this name if a value follows it: the command's own option, else the first of any command; or
+    None.
+    """
     every = (param for _, other in leaves(command) for param in options_in(other))
     option = next(
         (param for param in (*options_in(leaf), *every) if word in param.opts), None
@@ -210,7 +216,7 @@ def _taking_a_value(word: str, leaf: Any, command: Any) -> Any:
 
 
 def _settings(open_word: str, leaf: Any, names: Names) -> Iterator[Completed]:
-    """Yield `NAME=` for each setting of a command, and `NAME=VALUE` once the name is written."""
+    """Yield `NAME=` for each setting of a command, and `NAME=VALUE` once the name is complete."""
     for option in options_in(leaf):
         if flags_of(option):
             continue
@@ -245,7 +251,7 @@ def _values(option: Any, names: Names) -> Iterator[Completed]:
         yield from map(Completed, KINDS)
     elif (
         option.metavar == option.metavar.lower() and "|" in option.metavar
-    ):  # FILE|FOLDER are no values
+    ):  # FILE|FOLDER names no values
         yield from map(Completed, option.metavar.split("|"))
 
 
@@ -286,7 +292,7 @@ def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
 
 
 def plain_names(items: Iterable[tuple[str, str]]) -> Iterator[Completed]:
-    """Yield names with third-party descriptions; skip names that a shell could interpret."""
+    """Yield a candidate for each (name, description) from a third party; skip names that a shell could interpret."""
     for name, about in items:
         if _PLAIN.fullmatch(name):
             yield Completed(name, _short(about))
@@ -297,7 +303,9 @@ def _short(text: str) -> str:
 
 
 def known_names(options: Options) -> Names:
-    """Return servers from the configuration and tools from the cache, without starting any; skip unreadable ones."""
+    """Return callbacks for servers from the configuration and tools from the cache, without starting any server;
+    unreadable files are skipped.
+    """
 
     @cache
     def configured() -> tuple[ServerConfig, ...]:
@@ -368,7 +376,7 @@ def known_names(options: Options) -> Names:
         )
         if not isinstance(store_place(named), Path) or not is_begun(
             named
-        ):  # a database is too far for a key
+        ):  # a database answers too slowly for a key press
             return []
         try:
             found = store_of(named).sessions(MOST_SESSIONS)

@@ -1,4 +1,4 @@
-"""`mcpagent config show|path|edit`: every setting with its origin, the files, and an editor for them."""
+"""`mcpagent config show|path|edit`: every setting with its origin, the files, and an editor for these."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _values_in_force(
 
 
 def _shown(name: str, value: Any) -> Any:
-    """Return an option's value as it may be shown: a model's name can hold headers, a database's address a password."""
+    """Return an option's value without secrets: a model's name can contain headers, a database's address a password."""
     from mcpagent.models.model_names import shown_spec
 
     if not isinstance(value, str):
@@ -136,7 +136,7 @@ def print_path(options: Options, what: str | None) -> ExitCode:
 
 
 def edit_config(options: Options, what: str, command: Any) -> ExitCode:
-    """Open the file in the user's editor and check it afterwards. Raises `ConfigError` for mistakes in it."""
+    """Open the file in the user's editor, and then check it. Raises `ConfigError` for mistakes in the file."""
     terminal = open_terminal(options.color)
     known = {
         name: path
@@ -145,7 +145,9 @@ def edit_config(options: Options, what: str, command: Any) -> ExitCode:
     }
     path = _named(known, what)
     if not path.exists():
-        editor_command(options.environ)  # nothing is written if nothing can be edited
+        editor_command(
+            options.environ
+        )  # report a missing editor before creating the file
         beginning = Path(__file__).with_name(f"{what}.toml")
         if path.suffix == ".toml":
             text = beginning.read_text("utf-8")

@@ -1,7 +1,7 @@
 """`mcpagent doctor`: check everything that a chat needs, and suggest fixes.
 
-Exit code 3 for a configuration that cannot be read, 4 for a model whose key is missing, 5 if a required server or every
-server fails, or is still connecting after `server_wait` seconds; a warning changes nothing.
+Exit code 3: the configuration cannot be read. 4: a model's key is missing. 5: a required server or every server fails,
+or is still connecting after `server_wait` seconds. Warnings do not change the exit code.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Finding:
     code: ExitCode = ExitCode.OK
 
     def repaired(self) -> Finding:
-        """Return the finding after its repair, if it has one and that succeeds."""
+        """Return the finding after its repair; unchanged if it has no repair."""
         if self.repair is None:
             return self
         try:
@@ -78,7 +78,7 @@ class Finding:
 
 
 def model_findings(options: Options) -> list[Finding]:
-    """Return one finding for each model of the chain; an unusable one is only a warning if another is usable."""
+    """Return one finding for each model of the chain; an unusable model is only a warning if another one is usable."""
     from mcpagent.models.model_names import names_in
 
     spec = options.model or options.environ.get("MCPAGENT_MODEL", "").strip()
@@ -95,7 +95,7 @@ def model_findings(options: Options) -> list[Finding]:
 
 
 def _model_finding(options: Options) -> Finding:
-    """Return a model's finding: the origin of its key, with only the key's last four characters."""
+    """Return the finding about a model: the origin of its key, with only the last four characters of the key."""
     from mcpagent.cli.oneshot.agent_options import model_of
     from mcpagent.models.model_names import shown_spec
     from mcpagent.models.resolve import resolve_model
@@ -122,7 +122,7 @@ def _model_finding(options: Options) -> Finding:
 
 
 def _at_own_server(text: str, model: Model) -> Finding | None:
-    """Return a finding on the model from a server on this computer; None for other servers."""
+    """Return a finding about the model from a server on this computer; None for other models."""
     from mcpagent.models.http_model import HttpModel
     from mcpagent.models.local.local_servers import (
         is_here,
@@ -158,7 +158,9 @@ def _at_own_server(text: str, model: Model) -> Finding | None:
 def _what_it_can(
     model: HttpModel, found: ListedModel, size: int | None
 ) -> Iterator[str]:
-    """Yield the server's data about the model, and the traits discovered by requests, which are cached for a day."""
+    """Yield the server's data about the model, and the model's properties found by test requests, which are cached for
+    a day.
+    """
     from mcpagent.models.local.model_size import is_of_small_size
 
     known = model.server()
@@ -192,7 +194,7 @@ def _key_source(spec: str, environ: Mapping[str, str]) -> str:
 
 
 def _plain(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment alone, without the keys that were set for us."""
+    """Return the environment without mcpagent's stored keys."""
     from mcpagent.config.secret_store import EnvironmentWithKeys
 
     if isinstance(environ, EnvironmentWithKeys):
@@ -201,14 +203,14 @@ def _plain(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def last_four(key: str) -> str:
-    """Return `…x9Qa`; "" for a short key, because that would be most of it."""
+    """Return `…x9Qa`, or `…` for a short key, of which four characters would be a large part."""
     if len(key) >= 16:
         return f"…{safe_line(key[-4:], 4)}"
     return "…"
 
 
 def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Report keys that are set and unusable: a blank one counts as missing, which is easily overlooked."""
+    """Report keys that are set but unusable: a blank key counts as missing, which users easily overlook."""
     from mcpagent.models.resolve import PROVIDERS
     from mcpagent.models.transport.sdk_connection import usable_key
 
@@ -352,7 +354,7 @@ def _exit_code(findings: Sequence[Finding], probes: Sequence[Probe]) -> ExitCode
 
 
 def _environment_finding(terminal: Terminal) -> Finding:
-    """Report the versions of Python and important packages, and the terminal's capabilities."""
+    """Return a finding with the versions of Python and important packages, and the terminal's capabilities."""
     encoding = (getattr(terminal.out.file, "encoding", None) or "unknown").upper()
     colours = "no terminal"
     if terminal.out.is_terminal:
@@ -381,7 +383,7 @@ def _finding_lines(finding: Finding, terminal: Terminal) -> Iterator[Text]:
 
 
 def _configuration_lines(configuration: Configuration, options: Options) -> list[Text]:
-    """Return the files that are read, and whose they are."""
+    """Return lines with the configuration files and their owners."""
     if configuration.is_demo:
         why = configuration.why_demo(options.folder)
         return [
@@ -416,7 +418,7 @@ def _whose(file: str, configuration: Configuration, options: Options) -> str:
 def _search_words(
     probes: Sequence[Probe], options: Options, configuration: Configuration
 ) -> str:
-    """Return whether a chat begins with tool search, and why."""
+    """Return whether a chat starts with tool search, and why."""
     from mcpagent.cli.oneshot.agent_options import enabled_search
 
     chosen = enabled_search(options, configuration)
@@ -436,7 +438,7 @@ def _total_lines(probes: Sequence[Probe], search: str) -> Iterator[Text]:
     yield Text(f"{probe_totals(probes, '.')}; tool search: {search}")
 
 
-# -- the servers: one row each, one column for each stage -------------------------------------------------------------
+# -- Table of servers --------------------------------------------------------------------------------------------------
 
 COLUMNS: tuple[tuple[str, tuple[StageName, ...]], ...] = (
     ("vars", ("variables", "trust")),
@@ -449,7 +451,7 @@ NAME_WIDTH = 24
 
 
 def _server_table(probes: Sequence[Probe], terminal: Terminal) -> list[Text]:
-    """Return a head and a row for each server; a row ends at the stage that failed."""
+    """Return the head and a row for each server; a row ends at the stage that failed."""
     head: list[Cell] = [
         (title, "dim")
         for title in ("server", *(title for title, _ in COLUMNS), " tools", "  tokens")

@@ -26,14 +26,16 @@ OWN_SERVERS = {
     "lmstudio": "LM Studio",
     "vllm": "vLLM",
 }
-"""Local servers by prefix, in the order in which mcpagent tries them."""
+"""Names of local model servers by prefix, in the order in which mcpagent queries them."""
 
 PROVIDERS_OFFERED = ("anthropic", "openai", "gemini", "openrouter")
 
 
 @dataclass(frozen=True, slots=True)
 class UserEnvironment:
-    """The user's surroundings: a local model, as `prefix:model`, and the number of servers in other clients."""
+    """The choices of a new user: a local model, as `prefix:model` (or ""), and the number and names of other clients
+    with servers.
+    """
 
     local_model: str = ""
     servers: int = 0
@@ -41,17 +43,17 @@ class UserEnvironment:
 
 
 def first_steps(options: Options, terminal: Terminal) -> None:
-    """Print, once, the commands that set mcpagent up. Nothing is read, stored or started here."""
+    """Print the commands that set mcpagent up, once per user. This reads, stores and starts nothing else."""
     marker = state_folder(options.environ) / "welcomed"
     if marker.exists() or not _is_new_here(options, terminal):
         return
-    if not is_writable(marker):  # it would be printed each time
+    if not is_writable(marker):  # otherwise the text would be printed each time
         return
     put(terminal.out, *welcome(look_around(options)))
 
 
 def welcome(around: UserEnvironment) -> list[Text]:
-    """Return the commands that set mcpagent up, with what each does."""
+    """Return the commands that set mcpagent up, each with its effect."""
     commands: list[tuple[str, str]] = []
     if around.local_model:
         prefix, _, name = around.local_model.partition(":")
@@ -88,11 +90,11 @@ def _others() -> str:
     return ", ".join(PROVIDERS_OFFERED[1:])
 
 
-# -- the environment of the user ---------------------------------------------------------------------------------------
+# -- Environment of the user -------------------------------------------------------------------------------------------
 
 
 def _is_new_here(options: Options, terminal: Terminal) -> bool:
-    """Return whether nothing is chosen or configured, and a user is present."""
+    """Return whether the user has chosen and configured nothing, and is present."""
     chosen = (
         options.model
         or options.card
@@ -115,9 +117,9 @@ def _is_new_here(options: Options, terminal: Terminal) -> bool:
 def look_around(
     options: Options, servers: Mapping[str, str] | None = None
 ) -> UserEnvironment:
-    """Return the available choices; reads files of other programs and queries only this computer's model servers.
+    """Return the choices of the user; reads files of other programs and queries only model servers on this computer.
 
-    `servers` are addresses by prefix, by default their usual ones.
+    `servers` are addresses by prefix (None: the usual ones).
     """
     from mcpagent.cli.servers.importing.import_command import servers_elsewhere
 
@@ -131,10 +133,9 @@ def look_around(
 
 
 def model_here(servers: Mapping[str, str]) -> str:
-    """Return the first model of the first of these servers that has one, as `prefix:model`; "" without a model, and for
-    servers on another computer.
+    """Return the first model of the first of these servers that has one, as `prefix:model`, or "".
 
-    Returns "" if there is none, and for servers on another computer.
+    Servers on other computers are not queried.
     """
     for prefix, address in servers.items():
         for model in listed_models(address) or ():

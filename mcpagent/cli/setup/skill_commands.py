@@ -1,4 +1,4 @@
-"""`mcpagent skills list|show|lint`: without a model, and without running anything."""
+"""`mcpagent skills list|show|lint`: commands that call no model and run no skill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONG_LINES, LONG_CHARACTERS = 500, 20_000
 
 
 def list_skills(options: Options) -> ExitCode:
-    """Run `mcpagent skills list`. Exit code 1: there are none."""
+    """Run `mcpagent skills list`. Exit code 1: no skills were found."""
     terminal = open_terminal(options.color)
     found = find_skills(skill_places(options.folder, options.environ))
     named = first_of_each_name(found.skills)
@@ -97,7 +97,7 @@ def show_skill(options: Options, name: str) -> ExitCode:
 
 
 def lint_skills(options: Options, folders: Sequence[Path]) -> ExitCode:
-    """Run `mcpagent skills lint`. Exit code 3: a skill does not follow the specification."""
+    """Run `mcpagent skills lint`. Exit code 3: a skill violates the specification."""
     places = skill_places(options.folder, options.environ)
     if folders:
         places = [(options.folder / folder.expanduser(), "given") for folder in folders]
@@ -119,7 +119,7 @@ def lint_skills(options: Options, folders: Sequence[Path]) -> ExitCode:
 
 
 def _advice(skill: Skill) -> list[str]:
-    """Return the specification's recommendations that a skill does not follow."""
+    """Return the recommendations of the specification that a skill does not follow."""
     advice = [
         f"{field} is no field of the specification; put it under metadata"
         for field in skill.unknown
@@ -137,7 +137,7 @@ def _advice(skill: Skill) -> list[str]:
 
 
 def _waiting(skills: Sequence[Skill], options: Options) -> set[str]:
-    """Return the digests of the skills that the user has not agreed to."""
+    """Return the digests of the skills to which the user has not agreed."""
     by_description = {
         describe_skill(skill): skill for skill in skills if skill.scope == "project"
     }

@@ -13,7 +13,7 @@ from mcpagent.utilities.text.for_model import for_model
 from mcpagent.values.messages import Message, Text, ToolDefinition
 
 TOOLS_AT_ONCE = 20
-"""Number of tools in one request to the model: with more, the descriptions get worse."""
+"""Number of tools in one request to the model; with more, the examples get worse."""
 
 TOKENS_PER_TOOL = 80
 """Estimated output tokens per tool: five requests of ten words."""
@@ -29,7 +29,7 @@ _FENCED = re.compile(r"```[a-zA-Z]*\n(.*?)\n?```", re.DOTALL)
 
 
 def describing_request(tools: Sequence[ToolDefinition]) -> ModelRequest:
-    """Return the request to a model about these tools, at most `TOOLS_AT_ONCE`."""
+    """Return the request to a model for example requests for these tools, at most `TOOLS_AT_ONCE`."""
     listed = {
         str(place): {
             "server": for_model(tool.server or ""),
@@ -42,7 +42,7 @@ def describing_request(tools: Sequence[ToolDefinition]) -> ModelRequest:
         for place, tool in enumerate(tools, start=1)
     }
     asked = Message("user", (Text(json.dumps(listed, ensure_ascii=False)),))
-    # Twice the expected output, because some models think first.
+    # Twice the expected output, because some models reason first.
     return ModelRequest(
         _INSTRUCTION,
         (asked,),
@@ -51,7 +51,7 @@ def describing_request(tools: Sequence[ToolDefinition]) -> ModelRequest:
 
 
 def requests_in(answer: str, tools: Sequence[ToolDefinition]) -> list[tuple[str, ...]]:
-    """Return the requests for each of the tools that a model was asked about; none for those that it left out."""
+    """Return the example requests for each of the tools in the model's answer; () for tools that it omits."""
     held = _object_in(answer)
     return [_usable(held.get(str(place))) for place in range(1, len(tools) + 1)]
 

@@ -1,7 +1,7 @@
-"""`mcpagent tools examples`: list, add and remove the requests that tools are found by, or let a model suggest them.
+"""`mcpagent tools examples`: list, add and remove example requests of tools, or let a model suggest them.
 
-Yours and those that a model wrote are in one file of the user, by "server.tool" or by a hash of the tool's texts; those
-that were learned are in the history of searches.
+The user's own examples and suggested ones are in one file, under "server.tool" or a hash of the tool's texts. Learned
+examples are in the search history.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ from mcpagent.values.messages import ToolDefinition, Usage
 def suggest_examples(
     options: Options, servers: Sequence[str], *, yes: bool, again: bool
 ) -> ExitCode:
-    """Report the cost, and ask; exit code 1 if the user declines, or tools remain without requests."""
+    """Report the cost, ask, and let the model write examples; exit code 1 if the user declines, or tools remain without
+    examples.
+    """
     return asyncio.run(_describe(options, servers, yes=yes, again=again))
 
 
@@ -104,7 +106,7 @@ async def _describe(
             written |= fresh
             write_examples(
                 path, written
-            )  # keep the paid requests, even if a later one fails
+            )  # store the paid examples, even if a later request fails
             done, spent = done | fresh.keys(), spent + (response.dollars or 0.0)
     finally:
         await model.aclose()
@@ -123,7 +125,9 @@ async def _describe(
 
 
 def list_examples(options: Options, names: Sequence[str]) -> ExitCode:
-    """List the requests of the named tools; without names, of every tool that has some. Exit code 1: there are none."""
+    """List the example requests of the named tools; without names, of all tools that have any. Exit code 1: there are
+    no examples.
+    """
     terminal = open_terminal(options.color)
     tools = asyncio.run(_tools_named(options, terminal, names))
     written = read_examples(example_file(options))
@@ -166,7 +170,7 @@ def list_examples(options: Options, names: Sequence[str]) -> ExitCode:
 
 
 def add_example(options: Options, name: str, request: str) -> ExitCode:
-    """Add a request to a tool. Raises `InputError` for an unknown tool, a blank request, or one too many."""
+    """Add an example request to a tool. Raises `InputError` for an unknown tool, a blank request, or one too many."""
     terminal = open_terminal(options.color)
     (tool,) = asyncio.run(_tools_named(options, terminal, [name]))
     text = " ".join(request.split())
@@ -191,7 +195,7 @@ def add_example(options: Options, name: str, request: str) -> ExitCode:
 
 
 def remove_examples(options: Options, name: str, request: str | None) -> ExitCode:
-    """Remove a request of a tool, or all that are yours, a model's or learned; exit code 1 if there was none."""
+    """Remove one example request of a tool, or all except shipped ones; exit code 1 if nothing was removed."""
     terminal = open_terminal(options.color)
     (tool,) = asyncio.run(_tools_named(options, terminal, [name]))
     path = example_file(options)
@@ -228,7 +232,7 @@ def remove_examples(options: Options, name: str, request: str | None) -> ExitCod
 async def _tools_named(
     options: Options, terminal: Terminal, names: Sequence[str]
 ) -> list[ToolDefinition]:
-    """Return the tools of these names, all without a name. Raises `InputError` for a name that no tool has."""
+    """Return the tools of these names; without names, all tools. Raises `InputError` for an unknown name."""
     async with known_tools(options, terminal) as agent:
         tools = list(agent.known_tools.values())
     found: list[ToolDefinition] = []
@@ -252,7 +256,7 @@ async def _tools_named(
 def _examples_of(
     tool: ToolDefinition, written: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the requests of a tool with the place where each comes from."""
+    """Yield (source, text) for the example requests of a tool."""
     for source, texts in (
         ("yours", written.get(_label(tool), ())),
         ("suggested", written.get(content_key(tool), ())),
@@ -263,14 +267,14 @@ def _examples_of(
 
 
 def _label(tool: ToolDefinition) -> str:
-    """Return `server.tool`, the key of your own requests."""
+    """Return `server.tool`, under which the user's own requests are stored."""
     if tool.server:
         return f"{tool.server}.{local_name(tool)}"
     return tool.name
 
 
 def _tools_of(agent: Agent, servers: Sequence[str]) -> list[ToolDefinition]:
-    """Return the tools of these servers, of all without a name. Raises `InputError` for a server that is not there."""
+    """Return the tools of these servers; without names, of all. Raises `InputError` for an unknown server."""
     known = {tool.server for tool in agent.known_tools.values()}
     if missing := [name for name in servers if name not in known]:
         there = listed(sorted(name for name in known if name))

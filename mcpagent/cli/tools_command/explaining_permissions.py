@@ -71,7 +71,7 @@ async def _explain(
     found = list(decisions(call, rules))
     notes: list[Text] = []
     if change is not None:
-        # A denied call does not come as far as the question about its change.
+        # A denied call is never asked about its changed tool, so that the denial comes first.
         found.insert(
             int(found[0].verdict == "deny"), Decision("ask", reason_of(change))
         )
@@ -96,7 +96,7 @@ def _where(decision: Decision, options: Options) -> str:
 
 
 def _meant(agent: Agent, configuration: Configuration, name: str) -> CallFacts:
-    """Return the facts about a call of the tool, prompt or resource of this name, as rules write it."""
+    """Return the facts about a call of the tool, prompt or resource that has this name in rules."""
     known = agent._runtime.tools.known
     content = [tool for tool in known.values() if tool.asks is not None]
     entries = tuple(rule for tool in content for rule in tool.rules)
@@ -128,7 +128,7 @@ def _meant(agent: Agent, configuration: Configuration, name: str) -> CallFacts:
 
 
 def written_at(options: Options, context: Any) -> Callable[[str, str], tuple[str, str]]:
-    """Return a function that gives the place and key of a value of `allow`, `deny` or `approve`."""
+    """Return a function that returns the place and key of a value of `allow`, `deny` or `approve`."""
     root = context.find_root().command
     settings = read_settings(options.folder, options.environ, settable(root))
     variables = {param.name: param.envvar for param in context.command.params}

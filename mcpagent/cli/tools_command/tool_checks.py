@@ -1,4 +1,4 @@
-"""`mcpagent tools lint` and `tools eval`: check how well the search finds the tools of your servers."""
+"""`mcpagent tools lint` and `tools eval`: check how well the search finds the tools of the user's servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ToolFinding:
 
 
 async def lint(agent: Agent) -> list[ToolFinding]:
-    """Return findings by tool name, in the catalogue's order of names."""
+    """Return the findings about all tools, sorted by tool name."""
     tools = [agent.known_tools[name] for name in sorted(agent.known_tools)]
     findings = [finding for tool in tools for finding in _about_definition(tool)]
     findings += _twins(tools)
@@ -82,7 +82,7 @@ def _about_definition(tool: ToolDefinition) -> Iterable[ToolFinding]:
 
 
 def _twins(tools: Sequence[ToolDefinition]) -> Iterable[ToolFinding]:
-    """Yield tools with identical descriptions: only their names distinguish them."""
+    """Yield findings about tools with identical descriptions: only their names distinguish them."""
     by_words: dict[str, list[str]] = {}
     for tool in tools:
         if words := " ".join(tool.description.lower().split()):
@@ -96,14 +96,16 @@ def _twins(tools: Sequence[ToolDefinition]) -> Iterable[ToolFinding]:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The rank of each wanted tool, None if it is not among the results; `instead` are the first ones."""
+    """The result of one query: the rank of each wanted tool (None: not found). `instead` are the first tools that were
+    found.
+    """
 
     query: str
     places: Mapping[str, int | None]
     instead: tuple[str, ...]
 
     def recall(self, within: int) -> float:
-        """Return the share of the wanted tools among the first `count` results."""
+        """Return the share of the wanted tools that are among the first `within` results."""
         found = sum(
             1 for place in self.places.values() if place is not None and place <= within
         )
@@ -113,9 +115,8 @@ class Evaluated:
 def read_questions(path: Path, agent: Agent) -> list[tuple[str, list[str]]]:
     """Return the queries of a JSON list or JSON lines, each with the offered names of the tools that it should find.
 
-    An entry is `{"query": "...", "tools": ["server.tool", ...]}`.
-
-    Raises `InputError` that names the entry for anything else, and for tools that no server has.
+    An entry is `{"query": "...", "tools": ["server.tool", ...]}`. Raises `InputError` that names an invalid entry, or
+    an unknown tool.
     """
     shown = safe_line(str(path), 100)
     try:
@@ -173,7 +174,7 @@ def _wanted(entry: Any, where: str, agent: Agent) -> tuple[str, list[str]]:
 async def evaluate(
     agent: Agent, wanted: Iterable[tuple[str, list[str]]], within: int
 ) -> list[Evaluated]:
-    """Return the rank of each query's wanted tools in the model's own search."""
+    """Return the rank of each query's wanted tools in the model's own search, among the first `within` results."""
     evaluated: list[Evaluated] = []
     for query, tools in wanted:
         names = (await agent.search(query, within)).names

@@ -1,4 +1,4 @@
-"""`mcpagent tools`: the catalogue, without a model."""
+"""`mcpagent tools`: commands about the tools of the servers, without a model."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ Given = ParamSpec("Given")
 def _with_tools(
     work: Callable[Concatenate[Agent, Terminal, Options, Given], Awaitable[ExitCode]],
 ) -> Callable[Concatenate[Options, Given], ExitCode]:
-    """Return the command, run with the servers' tools; besides its output, only failures are reported."""
+    """Decorate a command, so that it runs with a started agent; besides the command's output, only failures are
+    reported.
+    """
 
     @wraps(work)
     def command(
@@ -205,7 +207,7 @@ def show_learned(options: Options, *, clear: bool) -> ExitCode:
 async def count_tokens(
     agent: Agent, terminal: Terminal, options: Options, by: TokensBy, top: int
 ) -> ExitCode:
-    """Show the tokens of the tool definitions in each request, with all tools offered and with tool search."""
+    """Print the tokens of the tool definitions in each request, with all tools offered and with tool search."""
     totals: Counter[str] = Counter()
     for name, tool in agent.known_tools.items():
         totals[name if by == "tool" else tool.server or "functions"] += (
@@ -213,7 +215,7 @@ async def count_tokens(
         )
     costs = dict(
         sorted(totals.items(), key=lambda item: (-item[1], item[0]))
-    )  # the dearest first
+    )  # the most expensive first
     everything = agent._runtime.tools.tokens(agent._runtime.tools.known)
     with_search = agent._runtime.tools.tokens(
         tool.name for tool in agent.offered_tools()
@@ -256,7 +258,10 @@ async def call_tool(
     words: Sequence[str],
     whole: str | None,
 ) -> ExitCode:
-    """Call one tool and write its output: its text, or with --json all of it. No model is called."""
+    """Call one tool and write its output: the text, or with --json everything. No model is called.
+
+    `whole` is a JSON object of arguments from stdin, or None.
+    """
     if options.timeout is not None:
         seconds = options.timeout
     else:
@@ -297,7 +302,7 @@ async def call_tool(
 
 
 def _write_content(output: ToolOutput, terminal: Terminal) -> None:
-    """Write the texts, safe on a terminal, and into a pipe as a model receives them, without control characters."""
+    """Write the texts: printable on a terminal; into a pipe as a model receives them, without control characters."""
     texts = [part.text for part in output.content if isinstance(part, Text)]
     text = "\n".join(texts)
     if output.error is not None:
@@ -346,7 +351,7 @@ async def evaluate_search(
     within: int,
     least: float,
 ) -> ExitCode:
-    """Measure how many wanted tools the search finds. Exit code 1: on average less than `least`."""
+    """Measure how many wanted tools the search finds. Exit code 1: the average recall is below `least`."""
     found = await evaluate(agent, read_questions(path, agent), within)
     recalls = {
         depth: sum(item.recall(depth) for item in found) / len(found)
@@ -384,7 +389,7 @@ async def evaluate_search(
 
 
 def tool_named(agent: Agent, name: str) -> Tool:
-    """Return the tool that a person means. Raises `InputError` with near names."""
+    """Return the tool that the user means. Raises `InputError` with similar names."""
     tool = meant_tool(agent, name)
     if tool is None:
         raise InputError(unknown_tool(agent, name))
@@ -419,16 +424,16 @@ def _search_document(
     }
 
 
-# -- typed arguments of a tool: `city=Tokyo days:=3 tags:='["a"]'`, or a whole JSON object ---------------
+# -- Arguments of a tool -----------------------------------------------------------------------------------------------
 
 
 def read_arguments(
     words: Sequence[str], parameters: Mapping[str, Any], whole: str | None = None
 ) -> dict[str, Any]:
-    """Return the arguments; `whole` is a JSON object that the words are added to.
+    """Return the arguments; `whole` is a JSON object (or None) to which the words are added.
 
-    `name=value` is text, or a number or a truth value if the tool's schema knows nothing else for that name;
-    `name:=value` is JSON. Raises `InputError`.
+    `name=value` is text, or a number or boolean if the tool's schema allows nothing else for that name; `name:=value`
+    is JSON. Raises `InputError`.
     """
     arguments = {}
     if whole is not None:
@@ -454,7 +459,7 @@ def read_arguments(
 def misspelt_names(arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """Return a sentence about an unknown argument that resembles a missing parameter, or "".
 
-    Most schemas allow other names, so a tool would run without the argument that was meant.
+    Most schemas allow additional names, so the tool would run without the intended argument.
     """
     known = properties_of(parameters)
     free = [name for name in known if name not in arguments]

@@ -31,7 +31,7 @@ MIN_WORDS_WIDTH = 12
 def tools_with_words(
     tools: Mapping[str, ToolDefinition], words: str
 ) -> list[ToolDefinition]:
-    """Return the tools that have every word in name, server or description, by server and name."""
+    """Return the tools that contain every word in name, server or description, sorted by server and name."""
     wanted = words.lower().split()
 
     def has_all(tool: ToolDefinition) -> bool:
@@ -51,7 +51,7 @@ def list_lines(
     loaded: Iterable[str] = (),
     limit: int | None = None,
 ) -> list[Text]:
-    """Return one line per tool under its server: name, tokens, start of the description; offered ones are marked."""
+    """Return one line per tool under its server: name, tokens, start of the description; offered tools are marked."""
     offered = set(loaded)
     name_width = min(max((len(tool.name) for tool in tools), default=0), NAME_WIDTH)
     lines: list[Text] = []
@@ -132,9 +132,9 @@ def search_report(
     catalogue: str = "",
     skills: Collection[str] = (),
 ) -> list[Text]:
-    """Return a search's results as a table; with `explain`, the matched words and fields.
+    """Return a search's results as a table; with `explain`, also the matched words and fields.
 
-    `catalogue` describes the searched tools; `skills` are the names of those that are skills.
+    `catalogue` describes the searched tools; `skills` are the names of tools that are skills.
     """
     head = []
     if catalogue:
@@ -181,7 +181,9 @@ def search_report(
 
 
 def _matching(result: SearchResult, known: int) -> str:
-    """Return how many tools match, in agreement with the rows below: tools that are only near do not match."""
+    """Return the number of matching tools, consistent with the rows below; similar tools that do not match are counted
+    separately.
+    """
     listed, tools = len(result.matches), counted(known, "tool")
     if result.found < listed:
         return f"{result.found} of {tools} match, the {listed} nearest"
@@ -191,7 +193,7 @@ def _matching(result: SearchResult, known: int) -> str:
 def catalogue_line(tools: Mapping[str, ToolDefinition], ages: Sequence[float]) -> str:
     """Return `527 tools, 69 servers, cached 3 h ago`.
 
-    `ages` are those of cached lists, in seconds.
+    `ages` are the ages of cached lists in seconds.
     """
     servers = len({tool.server for tool in tools.values() if tool.server})
     parts = [counted(len(tools), "tool"), counted(servers, "server")]
@@ -199,7 +201,7 @@ def catalogue_line(tools: Mapping[str, ToolDefinition], ages: Sequence[float]) -
 
 
 def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
-    """Return the cost of adding a search's first tools; `everything` is the cost of all known ones."""
+    """Return the cost of adding the first tools of a search; `everything` is the cost of all known tools."""
     some = sum(map(definition_tokens, tools))
     if len(tools) == 1:
         which = "1"
@@ -211,7 +213,7 @@ def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
 
 
 def learned_lines(uses: Sequence[UsageCounts], *, width: int, now: float) -> list[Text]:
-    """Return one line for each tool and query: time, counts of calls and adds, and the words."""
+    """Return one line for each tool and query: time, counts of calls and additions, and the query's words."""
     name_width = min(max((len(use.tool.label) for use in uses), default=0), NAME_WIDTH)
     lines = [
         Text(f"{'last':>8}  called  added  {column('tool', name_width)}  query", "dim")
@@ -241,7 +243,7 @@ def _no_match(result: SearchResult) -> str:
 
 
 def _score(score: float) -> str:
-    """Format a score: fused scores are at most about 2, BM25 scores reach 30 and more, names 1,000."""
+    """Return the score as text: fused scores are at most about 2, BM25 scores reach 30 and more, exact names 1,000."""
     if score < 10:
         return f"{score:>5.2f}"
     if score < 1000:
@@ -250,7 +252,7 @@ def _score(score: float) -> str:
 
 
 def because(match: Match) -> str:
-    """Return `train(name,param) ticket(param)`, the word with most weight first."""
+    """Return `train(name,param) ticket(param)`, the word with the highest weight first."""
     fields: dict[str, list[str]] = {}
     for found in match.reasons:
         fields.setdefault(found.word, []).append(found.field)
@@ -275,7 +277,7 @@ def tool_document(tool: ToolDefinition) -> dict[str, Any]:
 def hiding_lists(
     servers: Iterable[ServerConfig], name: str
 ) -> Iterator[tuple[ServerConfig, str]]:
-    """Yield the servers whose entry hides a tool of this name, each with the key of the list that does."""
+    """Yield the servers whose entry hides a tool of this name, each with the key of the list that hides it."""
     for server in servers:
         own = name.removeprefix(f"{server.name}.").removeprefix(f"{server.name}__")
         if any(fits(own, glob) for glob in server.disabled_tools):
@@ -287,7 +289,7 @@ def hiding_lists(
 
 
 def meant_tool(agent: Agent, name: str) -> Tool | None:
-    """Return the tool of this name, or of `server.tool` as people write it."""
+    """Return the tool of this name, also in the form `server.tool` that users type; or None."""
     return agent._runtime.tools.find(name) or agent._runtime.tools.find(
         name.replace(".", "__", 1)
     )
@@ -301,7 +303,7 @@ def unknown_tool(
 
 
 def not_connected_lines(agent: Agent) -> list[Text]:
-    """Return one line that names the servers that were not searched, if any."""
+    """Return one line that names the servers that were not searched; [] if all were searched."""
     down = [
         f"{safe_line(name, 64)} ({reason(name, why)})"
         for name, why in agent._runtime.tools.unavailable.items()
@@ -312,7 +314,7 @@ def not_connected_lines(agent: Agent) -> list[Text]:
 
 
 def _fitting(text: str, room: int) -> str:
-    """Return the text cut to the rest of the line; "" if too little would fit."""
+    """Return the text cut to the `room` left in the line; "" if too little would fit."""
     if room >= MIN_WORDS_WIDTH:
         return safe_line(text, room)
     return ""

@@ -46,7 +46,10 @@ from mcpagent.values.messages import (
 
 @dataclass(frozen=True, slots=True)
 class AdmittedContent:
-    """Content within the budget. `blocks` are the files that it only describes; `refused` says why, per such file."""
+    """Content within the budget.
+
+    `blocks` are the files that it only describes; `refused` has the reason for each file that was not accepted.
+    """
 
     content: tuple[Content, ...]
     blocks: tuple[BinaryBlock, ...] = ()
@@ -59,13 +62,13 @@ async def admitted(
     accepts: Collection[str] | None = None,
     extracts: bool = True,
 ) -> AdmittedContent:
-    """Return the content as a conversation may hold it; the same tuple if nothing in it has to change.
+    """Return the content with every file within the budget; the same tuple if nothing has to change.
 
     Args:
-        content: Texts and files, of any size and from anybody.
+        content: Texts and files of any size, from any source.
         accepts: The inputs that the endpoint accepts (`Endpoint.accepts`); None keeps documents and recordings of any
             type, for an endpoint that is not known yet.
-        extracts: False keeps a document that is not accepted as a description, without its text.
+        extracts: If False, a document that is not accepted becomes a description, without its text.
     """
     if any(isinstance(part, Image | Document | Audio) for part in content):
         return await asyncio.to_thread(
@@ -80,7 +83,7 @@ def judged(
     accepts: Collection[str] | None = None,
     extracts: bool = True,
 ) -> AdmittedContent:
-    """Do the work of `admitted`; it blocks for as long as a picture is scaled or a document is read."""
+    """Return the result of `admitted`; it blocks while an image is scaled or a document is read."""
     if len(content) <= MAX_BLOCKS and not any(
         isinstance(part, FILE_PARTS) for part in content
     ):
@@ -90,7 +93,7 @@ def judged(
 
 @dataclass(slots=True)
 class _Judge:
-    """Judges the parts of one prompt or result in order."""
+    """Checks the parts of one prompt or result in order."""
 
     accepts: Collection[str] | None
     extracts: bool
@@ -117,7 +120,7 @@ class _Judge:
         return AdmittedContent(kept, tuple(self.blocks), tuple(self.refused))
 
     def _further(self, parts: Sequence[Content]) -> Sequence[Content]:
-        """Merge the parts beyond the limit to one text; files among them are described."""
+        """Merge the parts beyond the maximum number into one text; files among them are described."""
         if not parts:
             return []
         lines: list[str] = []
@@ -157,7 +160,7 @@ class _Judge:
         return self._document(typed, data)
 
     def _address(self, part: ImageUrl) -> Sequence[Content]:
-        """Read a data URL as the picture that it is; keep only addresses that a provider can fetch."""
+        """Return a data URL as an image, and any other URL unchanged, if a provider can load it."""
         head, comma, data = part.url.partition(",")
         if comma and head.startswith("data:") and head.endswith(";base64"):
             return self._file(Image(head.removeprefix("data:").partition(";")[0], data))
@@ -224,7 +227,7 @@ class _Judge:
         return [_plain(part)]
 
     def _unaccepted(self, part: Document | Audio, why: str = "") -> Sequence[Content]:
-        """Return the text of a document that cannot be shown, else its description."""
+        """Return the text of a document that the endpoint does not accept, else its description."""
         if (
             isinstance(part, Document)
             and self.extracts
@@ -247,7 +250,7 @@ class _Judge:
         return self.accepts is None or input_of(part) in self.accepts
 
     def _left_out(self, part: FilePart, why: str) -> list[Text]:
-        """Return the description of a file, whose bytes are stored."""
+        """Store the bytes of a file, and return its description."""
         self._keep(part)
         line = file_line(part, why)
         self.refused.append(line[1:-1])
@@ -265,7 +268,7 @@ class _Judge:
 
 
 def _plain(part: Image | Document | Audio) -> FilePart:
-    """Return the part with its Base64 alone, without line ends and the head of a data URL."""
+    """Return the part with plain Base64: without line breaks and the head of a data URL."""
     if part.data.startswith("data:"):
         data = part.data.partition(",")[2]
     else:

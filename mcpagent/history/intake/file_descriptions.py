@@ -31,7 +31,7 @@ def file_kind(part: FilePart) -> str:
 
 
 def input_of(part: FilePart) -> str:
-    """Return the input of an endpoint that the file needs: "image", "pdf", "audio", or its media type."""
+    """Return the input that an endpoint must accept for the file: "image", "pdf", "audio", or its media type."""
     match part:
         case Image() | ImageUrl():
             return "image"
@@ -48,7 +48,7 @@ def input_of(part: FilePart) -> str:
 
 
 def byte_count(data: str) -> int:
-    """Return the number of bytes that Base64 holds, without decoding it."""
+    """Return the number of bytes in Base64 data, without decoding it."""
     return max(len(data) * 3 // 4 - data[-2:].count("="), 0)
 
 
@@ -69,10 +69,10 @@ def details_of(part: FilePart | BinaryBlock) -> str:
 
 
 def file_line(part: FilePart, why: str) -> str:
-    """Return the line that replaces a file: its kind, its details, and the reason."""
+    """Return the text that replaces a file: its kind, its details, and the reason."""
     return f"[{file_kind(part)}: {details_of(part)}; {why}]"
 
 
 def bracketed(text: str, limit: int) -> str:
-    """Return third-party text as words inside brackets, which it cannot close."""
+    """Return third-party text for use inside square brackets: one line that cannot close them."""
     return line_for_model(text, limit).translate(_ROUND)

@@ -1,4 +1,4 @@
-"""Scale pictures and extract the text of documents in a separate process with bounded time and memory."""
+"""Scale images and extract the text of documents in a separate process with bounded time and memory."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _PASSED_ON = (
     "TMP",
     "LD_LIBRARY_PATH",
 )
-"""Variables that the process needs to start; it gets no other, so no keys."""
+"""The only environment variables that the process gets, so it has no keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessOutput:
-    """The output of the process; `why` is the reason for a missing output."""
+    """The output of the process; `why` is the reason if there is no output."""
 
     output: bytes = b""
     why: str = ""
 
 
 def can_scale() -> bool:
-    """Return whether the extra `mcpagent[images]` is installed."""
+    """Return whether Pillow, the extra `mcpagent[images]`, is installed."""
     return find_spec("PIL") is not None
 
 
 def can_extract() -> bool:
-    """Return whether the extra `mcpagent[pdf]` is installed."""
+    """Return whether pypdf, the extra `mcpagent[pdf]`, is installed."""
     return find_spec("pypdf") is not None
 
 
@@ -70,7 +70,9 @@ def in_worker(task: str, data: bytes) -> ProcessOutput:
 
 
 def scaled(data: bytes) -> tuple[str, bytes, str] | str:
-    """Return a picture within the budget: media type, bytes, and its size before and after; a text says why not."""
+    """Return an image scaled to the budget: media type, bytes, and its sizes before and after; on failure, the reason
+    as text.
+    """
     if not can_scale():
         return "pip install 'mcpagent[images]' to have it scaled down"
     worked = in_worker(f"scale:{SCALED_SIDE}:{MAX_IMAGE_BYTES}", data)
@@ -83,7 +85,7 @@ def scaled(data: bytes) -> tuple[str, bytes, str] | str:
 
 @lru_cache(maxsize=32)
 def text_of(document: Document) -> ProcessOutput:
-    """Return the text of a PDF; an instance is read once. It blocks, so call it in a thread."""
+    """Return the text of a PDF, which is extracted once for each document. It blocks, so call it in a thread."""
     if document.media_type != "application/pdf":
         return ProcessOutput(why="only the text of a PDF can be extracted")
     if not can_extract():

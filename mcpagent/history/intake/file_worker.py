@@ -1,7 +1,7 @@
 """A program that reads one untrusted file: `python -m mcpagent.history.intake.file_worker TASK`, bytes in, bytes out.
 
-TASK is `scale:SIDE:BYTES` or `text`. It limits its own CPU time and memory, so that a picture of a terapixel or a PDF
-that never ends costs only this process. The last line of its standard error is the reason of a failure.
+TASK is `scale:SIDE:BYTES` or `text`. It limits its own CPU time and memory, so that an image of a terapixel or an
+endless PDF costs only this process. After a failure, the last line of its standard error is the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_PAGES = 2_000
 
 
 def _bound() -> None:
-    """Limit CPU time and memory, where the system can."""
+    """Limit CPU time and memory of this process, if the system supports that."""
     try:
         import resource
     except ImportError:
@@ -28,9 +28,9 @@ def _bound() -> None:
 
 
 def small_picture(data: bytes, side: int, most: int) -> bytes:
-    """Return the picture with sides of at most `side` pixels and at most `most` bytes, after a line that describes it.
+    """Return the image with sides of at most `side` pixels and at most `most` bytes, after a line that describes it.
 
-    Of an animation, this is the first picture.
+    Of an animation, only the first frame is used.
     """
     from PIL import Image, ImageOps
 
@@ -64,7 +64,7 @@ def small_picture(data: bytes, side: int, most: int) -> bytes:
 
 
 def text_of_pdf(data: bytes) -> bytes:
-    """Return the text of the pages, each after a line with its number."""
+    """Return the text of the pages, each after a line with its page number."""
     from pypdf import PdfReader
 
     pages: list[str] = []
@@ -81,7 +81,7 @@ def text_of_pdf(data: bytes) -> bytes:
 
 
 def main(task: str) -> int:
-    """Run one task. Returns the exit status."""
+    """Run one task, and return the exit status."""
     _bound()
     data = sys.stdin.buffer.read()
     name, _, sizes = task.partition(":")

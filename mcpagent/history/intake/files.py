@@ -1,4 +1,4 @@
-"""Read files into parts, and prompts with files into content of a conversation."""
+"""Read files into content parts, also the files of a prompt."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import Audio, Content, Document, File, Image, Text
 
 MAX_TEXT_BYTES = 1_000_000
-"""Limit of a file that a question attaches as text."""
+"""Maximum size of a file that is attached as text."""
 
 MOST_READ = 4 * MAX_DOCUMENT_BYTES
-"""Bytes of a file that are read; a larger file is an error, also a picture that could be scaled down."""
+"""Maximum number of bytes read from a file; a larger file is an error, even an image that could be scaled down."""
 
 
 async def prompt_parts(said: tuple[Content | File, ...]) -> tuple[Content, ...]:
-    """Return a prompt with its files read and within the budget.
+    """Return the content of a prompt, with its files read and within the budget.
 
     Raises `InputError` for a file that cannot be read or is over the budget.
     """
@@ -46,9 +46,9 @@ def _in_block(text: str, path: Path) -> Text:
 
 
 def read_file(path: Path, *, shown: str = "") -> str | Image | Audio | Document:
-    """Return a file by its bytes: its text, a picture, a PDF or a recording.
+    """Return a file's text, or an image, document or recording, depending on its bytes.
 
-    `shown` names the file in errors. Raises `InputError` if the file has another type, or is too large.
+    `shown` is the file's name in errors. Raises `InputError` if the file has another type, or is too large.
     """
     shown = safe_line(shown or str(path), 100)
     try:
@@ -69,7 +69,7 @@ def read_file(path: Path, *, shown: str = "") -> str | Image | Audio | Document:
 def content_of_bytes(
     data: bytes, name: str, shown: str
 ) -> str | Image | Audio | Document:
-    """Return the bytes of a file as its text, a picture, a PDF or a recording. Raises `InputError` as `read_file`."""
+    """Return the bytes of a file as text, an image, a PDF or a recording. Raises `InputError` as `read_file` does."""
     if (part := file_part(data, name, shown)) is not None:
         return part
     if len(data) > MAX_TEXT_BYTES:
@@ -87,7 +87,7 @@ def content_of_bytes(
 def file_part(
     data: bytes, name: str, shown: str = ""
 ) -> Image | Audio | Document | None:
-    """Return the bytes of a file as a picture, recording or PDF; None for all else. Raises `InputError`."""
+    """Return the bytes of a file as an image, recording or PDF; None for any other type. Raises `InputError`."""
     found = file_type(data)
     if found is None:
         return None
@@ -106,7 +106,7 @@ def file_part(
 def saved(folder: Path, name: str, data: bytes) -> Path:
     """Write bytes into a new file of the folder, under this name or a numbered one, and return its path.
 
-    The name is third-party text, so only its last component counts, without hidden characters. Raises `OSError`.
+    The name is third-party text: only its last component is used, without hidden characters. Raises `OSError`.
     """
     base = (
         safe_line(name.replace("\\", "/").rpartition("/")[2], 100).strip(" .") or "file"

@@ -1,8 +1,8 @@
-"""Parse large JSON in steps of bounded length, within a budget of values and levels.
+"""Parse large JSON in short steps, within a budget of values and levels.
 
-A parser in C holds the interpreter until it ends: a text of 50 MB holds every event loop of the process for a second,
-from a worker thread too. Here a thread parses pieces of 128 KB one after the other, so that other threads run in
-between. Values over the budget are not parsed: they stay text, and cost no memory beyond that.
+A parser in C holds the interpreter lock until it ends: a text of 50 MB blocks every event loop of the process for a
+second, even from a worker thread. Here, a thread parses pieces of 128 KB one after the other, so that other threads run
+in between. Values over the budget are not parsed: they stay text and need no further memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mcpagent.history.intake.budget import MAX_LEVELS, MAX_VALUES
 from mcpagent.utilities.python.garbage_collection import uncollected
 
 MANY_BYTES = 256 * 1024
-"""A smaller text is parsed at once, in some milliseconds."""
+"""Minimum size of a text that is parsed in steps; a smaller one takes only some milliseconds."""
 
 _PIECE = 128 * 1024
 _LONG_TEXT = 1 << 20
@@ -25,10 +25,10 @@ _LONG_TEXT = 1 << 20
 
 @cache
 def _compiled(pattern: bytes) -> re.Pattern[bytes]:
-    """Compile a pattern of possessive groups with `re`, or with `regex` if this Python's `re` matches them wrongly.
+    """Compile a pattern with possessive groups by `re`, or by `regex` if `re` of this Python matches them wrongly.
 
-    The large ones take tens of milliseconds, so the first large text compiles them, and no import does. `re` of Python
-    3.11.2, which Debian 12 has, keeps the characters of an iteration that failed (gh-100061).
+    Large patterns take tens of milliseconds, so they are compiled for the first large text, not on import. `re` of
+    Python 3.11.2, which Debian 12 has, keeps the characters of an iteration that failed (gh-100061).
     """
     found = re.match(rb"(?:[ab]++|\(a++\))*+", b"ab(a")
     if found is not None and found.end() == 2:
@@ -43,7 +43,7 @@ _FLAT = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"
 
 
 def _nested(levels: int) -> bytes:
-    """Return a pattern of the content of a container, with containers of so many levels in it."""
+    """Return a pattern that matches the content of a container with up to `levels` levels of containers in it."""
     inside = _FLAT
     for _ in range(levels):
         inside = (
@@ -69,7 +69,7 @@ _ITEM = (
     + rb"\])*+"
 )
 _ITEMS = rb"(?:" + _ITEM + rb",)*+"
-"""Whole items of a container, each with the following comma; at most six levels deep."""
+"""Matches whole items of a container, each with the following comma; at most six levels deep."""
 
 _TEXT = rb'(?:[^"\\]++|\\.)*+'
 _OPENING, _CLOSING = re.compile(rb"[\[{]++"), re.compile(rb"[\]}]++")
@@ -78,27 +78,27 @@ _SPACE = re.compile(rb"[ \t\n\r]*+")
 
 
 _LONGEST_NUMBER = 4_000
-"""Digits; Python refuses to parse 4,300 as a number, and no model reads them as one."""
+"""Maximum number of digits of a number; Python refuses to parse 4,300."""
 
 TOO_DEEP, TOO_MANY = "its JSON nests too deeply", "its JSON has too many values"
 
 Bytes: TypeAlias = bytes | bytearray
-"""JSON in its received form: a copy of a large one would block every thread, too."""
+"""JSON as it was received; a copy of a large one would block every thread, too."""
 
 
 class BudgetExceededError(ValueError):
-    """Raised for JSON over the budget; the text names the exceeded limit."""
+    """Raised if JSON exceeds the budget; the message names the exceeded limit."""
 
 
 @dataclass(slots=True)
 class JsonBudget:
-    """The number of values and levels that may still be parsed."""
+    """The number of values and nested levels that may still be parsed."""
 
     values: int = MAX_VALUES
     levels: int = MAX_LEVELS
 
     def take(self, piece: Bytes) -> None:
-        """Count the values of a piece. Raises `BudgetExceededError`."""
+        """Count the values of a piece against the budget. Raises `BudgetExceededError`."""
         outside = _compiled(_STRING).sub(b"", piece)
         self.values -= (
             outside.count(b",") + outside.count(b"{") + outside.count(b"[") + 1
@@ -108,7 +108,9 @@ class JsonBudget:
 
 
 def parse_in_steps(data: Bytes, budget: JsonBudget | None = None) -> Any:
-    """Parse one JSON value. Raises `ValueError` if it is invalid, and `BudgetExceededError` over the budget."""
+    """Parse one JSON value. Raises `ValueError` if it is invalid, and `BudgetExceededError` if it exceeds the
+    budget.
+    """
     budget = budget or JsonBudget()
     start = _after_space(data, 0)
     with uncollected():
@@ -119,15 +121,16 @@ def parse_in_steps(data: Bytes, budget: JsonBudget | None = None) -> Any:
 
 
 def utf8_in_steps(text: str) -> bytes:
-    """Return the text as UTF-8, encoded in steps. Raises `UnicodeEncodeError` for half characters."""
+    """Return the text as UTF-8, encoded in steps. Raises `UnicodeEncodeError` for lone surrogates."""
     steps = range(0, len(text), _LONG_TEXT)
     return b"".join([text[start : start + _LONG_TEXT].encode() for start in steps])
 
 
 def read_object(data: Bytes, start: int, read: Callable[[str, int], int]) -> int:
-    """Call `read` with the name of each member of the object that starts there, and where its value starts.
+    """Call `read` for each member of the object at `start`, with its name and the position of its value.
 
-    `read` returns where the value ends; this returns where the object ends. Raises `ValueError` if it is broken.
+    `read` returns the end of the value; this function returns the end of the object. Raises `ValueError` for invalid
+    JSON.
     """
     place = _after_space(data, start + 1)
     if data[place : place + 1] == b"}":
@@ -140,7 +143,7 @@ def read_object(data: Bytes, start: int, read: Callable[[str, int], int]) -> int
 
 
 def read_array(data: Bytes, start: int, read: Callable[[int], int]) -> int:
-    """Call `read` with the place of each item of the array that starts there, as `read_object` does."""
+    """Call `read` with the position of each item of the array at `start`; otherwise like `read_object`."""
     place = _after_space(data, start + 1)
     if data[place : place + 1] == b"]":
         return place + 1
@@ -151,12 +154,12 @@ def read_array(data: Bytes, start: int, read: Callable[[int], int]) -> int:
 
 
 def value_at(data: Bytes, start: int, budget: JsonBudget) -> tuple[Any, int]:
-    """Return the value that starts there, and its end. Raises as `parse_in_steps` does."""
+    """Return the value at `start`, and its end. Raises the same errors as `parse_in_steps`."""
     return _one(data, start, budget, 0)
 
 
 def end_of(data: Bytes, start: int) -> int:
-    """Return where the value that starts there ends, however large it is. Raises `ValueError` if it is broken."""
+    """Return the end of the value at `start`, however large it is. Raises `ValueError` for invalid JSON."""
     first = data[start : start + 1]
     if first == b'"':
         return _end_of_text(data, start)
@@ -169,7 +172,10 @@ def end_of(data: Bytes, start: int) -> int:
 
 
 def _end_of_container(data: Bytes, start: int, most: int, levels: int) -> int:
-    """Return where the container ends, -1 if longer than `most`. Raises `BudgetExceededError` beyond the levels."""
+    """Return the end of the container at `start`, -1 if it is longer than `most`.
+
+    Raises `BudgetExceededError` if it has more than `levels` levels.
+    """
     depth, place = 0, start
     while True:
         sign = data[place : place + 1]
@@ -201,7 +207,7 @@ def _end_of_run(pattern: re.Pattern[bytes], data: Bytes, place: int) -> int:
 
 
 def _value(data: Bytes, start: int, budget: JsonBudget, level: int) -> tuple[Any, int]:
-    """Return the value that starts there, and its end."""
+    """Return the value at `start`, and its end; a container item by item."""
     first = data[start : start + 1]
     if first == b'"':
         end = _end_of_text(data, start)
@@ -221,7 +227,7 @@ def _value(data: Bytes, start: int, budget: JsonBudget, level: int) -> tuple[Any
 def _fill(
     container: Any, data: Bytes, start: int, budget: JsonBudget, level: int
 ) -> int:
-    """Read the items of a container, many small ones at once, and return the end of the container."""
+    """Read the items of the container at `start`, small ones in groups, and return its end."""
     is_object = isinstance(container, dict)
     if is_object:
         opens, closes = b"{", b"}"
@@ -249,7 +255,7 @@ def _fill(
 
 
 def _one(data: Bytes, place: int, budget: JsonBudget, level: int) -> tuple[Any, int]:
-    """Return one value and its end: at once if it is small, else in steps."""
+    """Return the value at `place`, and its end: parsed at once if it is small, else in steps."""
     if data[place : place + 1] in (b"{", b"["):
         end = _end_of_container(data, place, _PIECE, budget.levels - level)
         if end > 0:
@@ -260,7 +266,7 @@ def _one(data: Bytes, place: int, budget: JsonBudget, level: int) -> tuple[Any, 
 
 
 def _name_at(data: Bytes, place: int) -> tuple[str, int]:
-    """Return the name of a member, and where its value starts."""
+    """Return the name of an object's member at `place`, and the position of its value."""
     name_end = _end_of_text(data, place)
     colon = _after_space(data, name_end)
     if data[colon : colon + 1] != b":":
@@ -276,7 +282,7 @@ def _put(container: Any, more: Any) -> None:
 
 
 def _next(data: Bytes, end: int, closes: bytes) -> int:
-    """Return where the next item starts, -1 if the container ends. Raises `ValueError`."""
+    """Return the position of the next item, -1 at the end of the container. Raises `ValueError`."""
     place = _after_space(data, end)
     sign = data[place : place + 1]
     if sign == closes:
@@ -293,7 +299,7 @@ def _after_space(data: Bytes, place: int) -> int:
 
 
 def _end_of_text(data: Bytes, start: int) -> int:
-    """Return where the text that starts there ends, looked for in steps. Raises `ValueError`."""
+    """Return the end of the string at `start`, searching in steps. Raises `ValueError`."""
     if data[start : start + 1] != b'"':
         raise ValueError(f"a text is missing at byte {start}")
     place = start + 1
@@ -306,18 +312,18 @@ def _end_of_text(data: Bytes, start: int) -> int:
             return place + 1
         if place >= len(data) or (sign == b"\\" and place + 2 > len(data)):
             raise ValueError("a text in it is cut off")
-        if sign == b"\\":  # the step ended between the two
+        if sign == b"\\":  # the step ended between a backslash and its character
             place += 2
 
 
 def _text(data: Bytes, start: int, end: int) -> str:
-    """Return a text, a long one in steps."""
+    """Return the string between the two positions; a long one is decoded in steps."""
     if end - start <= _LONG_TEXT:
         return str(_parsed(data[start:end]))
     if data.find(b"\\", start, end) < 0 and data.isascii():
         with memoryview(
             data
-        ) as view:  # nothing to convert: the text needs no second copy
+        ) as view:  # without escapes, the string needs no second copy
             return str(view[start + 1 : end - 1], "ascii")
     pieces: list[str] = []
     place = start + 1
@@ -329,7 +335,7 @@ def _text(data: Bytes, start: int, end: int) -> str:
 
 
 def _cut(data: Bytes, start: int, stop: int, end: int) -> int:
-    """Return a place near `stop` where neither an escape nor a character is cut in two."""
+    """Return a position near `stop` that divides neither an escape nor a UTF-8 character."""
     if stop >= end:
         return end
     while data[stop] & 0xC0 == 0x80:
@@ -353,7 +359,7 @@ _FIRST_HALF = re.compile(rb"\\u[dD][89abAB]")
 
 
 def _is_escape(data: Bytes, start: int, place: int) -> bool:
-    """Return whether an escape begins there: a backslash that an even number of others precedes."""
+    """Return whether an escape begins at `place`: a backslash after an even number of other backslashes."""
     before = data[start:place]
     return (
         data[place : place + 1] == b"\\"

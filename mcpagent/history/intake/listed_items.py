@@ -1,4 +1,4 @@
-"""The budget of a source's tools, prompts and resources. An item over the budget is omitted; the others stay."""
+"""The budget of the tools, prompts and resources of one source. An item over the budget is omitted; the others stay."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OVER_BUDGET = (
     f"it has more than {MAX_LISTED_BYTES:,} bytes, {MAX_LISTED_VALUES:,} values, {MAX_LEVELS} levels or "
     f"{MAX_LISTED_NAME:,} characters in its name"
 )
-"""The reason why an item is left out."""
+"""The reason that is reported for an omitted item."""
 
 
 def values_within_budget(item: Any, name: Any) -> int | None:
-    """Return the number of JSON values of an item with this name; None if the item is over the budget."""
+    """Return the number of JSON values in an item with this name; None if the item is over the budget."""
     if isinstance(name, str) and len(name) > MAX_LISTED_NAME:
         return None
     values = parts_in(item, MAX_LISTED_VALUES, MAX_LISTED_BYTES)

@@ -1,4 +1,4 @@
-"""Read the type of a file, and the dimensions of a picture, from its bytes."""
+"""Read the type of a file, and the dimensions of an image, from its bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mcpagent.utilities.text.safe_text import steps_of
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The types that Anthropic and OpenAI both document."""
+"""The image types that both Anthropic and OpenAI document."""
 
 _STARTS: Mapping[bytes, str] = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -42,16 +42,16 @@ _ENDINGS: Mapping[str, str] = {
 _LAYOUT = str.maketrans("", "", "\n\r\t")
 
 _STEP = 1 << 20
-"""Characters of Base64 that are decoded at once, a multiple of four; other threads run in between."""
+"""Number of Base64 characters decoded in one step, a multiple of four; other threads run between steps."""
 
 
 def file_type(data: bytes) -> str | None:
-    """Return the media type of a picture, PDF or recording by its first bytes; None for all else."""
+    """Return the media type of an image, PDF or recording by its first bytes; None for any other type."""
     if data[:4] == b"RIFF":
         return _RIFF.get(data[8:12])
     for start, media_type in _STARTS.items():
         if data.startswith(start):
-            # Words may begin like a file: "ID3 is an algorithm". A PDF may be printable.
+            # Text may begin like a file: "ID3 is an algorithm". A PDF may be printable as a whole.
             is_words = (
                 media_type != "application/pdf"
                 and printable_text(data[:64]) is not None
@@ -72,7 +72,7 @@ def _is_mpeg_frame(data: bytes) -> bool:
 
 
 def image_type(data: bytes) -> str | None:
-    """Return the media type of PNG, JPEG, GIF and WebP, by their first bytes; None for all else."""
+    """Return the media type of a PNG, JPEG, GIF or WebP image by its first bytes; None for any other type."""
     found = file_type(data)
     if found in IMAGE_TYPES:
         return found
@@ -96,7 +96,7 @@ def printable_text(data: bytes) -> str | None:
 
 
 def base64_bytes(data: str) -> bytes | None:
-    """Return the bytes of Base64, in lines or as a data URL too; None if it is invalid.
+    """Return the bytes of Base64 data, also with line breaks or as a data URL; None if it is invalid.
 
     Long data is decoded in steps, so that a worker thread lets other threads run.
     """
@@ -118,7 +118,7 @@ def base64_bytes(data: str) -> bytes | None:
 
 
 def base64_text(data: bytes) -> str:
-    """Return the bytes in Base64; long ones in steps, as `decoded` does."""
+    """Return the bytes as Base64; long ones are encoded in steps, as in `base64_bytes`."""
     step = _STEP // 4 * 3
     pieces: list[str] = []
     for start in range(0, len(data), step):
@@ -127,7 +127,7 @@ def base64_text(data: bytes) -> str:
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height in pixels, from the header of PNG, GIF, WebP or JPEG; None if they are not in it."""
+    """Return width and height in pixels, from the header of a PNG, GIF, WebP or JPEG; None if they are not in it."""
     match image_type(data):
         case "image/png" if data[12:16] == b"IHDR" and len(data) >= 24:
             return int.from_bytes(data[16:20], "big"), int.from_bytes(
@@ -165,7 +165,7 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """Read the first frame header (ITU T.81, B.2.2) behind at most 1,000 segments."""
+    """Read the first frame header (ITU T.81, B.2.2) after at most 1,000 segments."""
     place = 2
     for _ in range(1_000):
         if len(data) < place + 9 or data[place] != 0xFF:

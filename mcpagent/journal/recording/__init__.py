@@ -1,7 +1,7 @@
 """Record runs in a file, and replay them without a network, a key or a server.
 
 `Recorder` writes JSON lines while an agent works: requests, answers and results of calls. `Replay` replaces the model
-and all tools by the file. Both are wrappers: functions from an agent's definition to another.
+and all tools by the file. Both are wrappers: functions from an agent's definition to another one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The entries of a recording as values and as lines of JSON: requests, responses, calls and results.
 
 A recording is JSON lines, each with a `type` and a `time` in seconds since 1970. Readers ignore unknown types and
-fields, which a later version may add. The end of a run has the same format as in a session (`RunEnded`).
+fields, which later versions may add. The end of a run has the same format as in a session (`RunEnded`).
 """
 
 from __future__ import annotations
@@ -74,18 +74,19 @@ Document = dict[str, Any]
 Piece = tuple[Literal["text", "thinking"], str]
 
 
-# -- the agent's definition ------------------------------------------------------------------------------------------
+# -- The agent's definition --------------------------------------------------------------------------------------------
 
 
 _OF_ONE_PLACE = ("renderer", "cache_folder", "history", "examples")
-"""The options of a `ToolSearch` that a recording omits: functions, and paths of one machine."""
+"""The fields of `ToolSearch` that a recording omits: functions, and paths on one machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStarted:
-    """The options of the agent that its requests depend on, except instructions that a function computes.
+    """The agent's options that affect its requests, except instructions that a function computes.
 
-    `limits` are those of a run, and `session_limits` of a session, both without seconds: a replay takes none.
+    `limits` are those of a run, `session_limits` those of a session, both without seconds, because a replay takes no
+    time.
     """
 
     instructions: str
@@ -108,7 +109,7 @@ class AgentStarted:
 def agent_started(
     definition: Definition, model: str, search_cost: float | None, limits: ToolLimits
 ) -> AgentStarted:
-    """Return the first line of a recording of that agent, which uses this model."""
+    """Return the first entry of a recording of this agent with this model; `limits` are the model's."""
     from importlib.metadata import version
 
     instructions, options, search = (
@@ -149,7 +150,7 @@ def _fields_of(value: Any, but: Sequence[str]) -> Document:
 
 
 def as_recorded(definition: Definition, line: AgentStarted) -> Definition:
-    """Apply the recorded options that the definition lacks. Raises `ConfigError`."""
+    """Return the definition with the recorded options, unless it has its own. Raises `ConfigError`."""
     if line.search is not None:
         search = ToolSearch(**line.search)
     else:
@@ -172,7 +173,7 @@ def as_recorded(definition: Definition, line: AgentStarted) -> Definition:
     )
 
 
-# -- tools ------------------------------------------------------------------------------------------------------------
+# -- Tools -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ class RecordedTool:
 
     @property
     def tool(self) -> Tool:
-        """A tool that cannot run: the results of its calls are in the recording."""
+        """The tool for a replay. It cannot run, because the results of its calls are in the recording."""
         tool = Tool(
             self.definition,
             _run_nothing,
@@ -204,7 +205,7 @@ async def _run_nothing(_arguments: dict[str, Any]) -> ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolsListed:
-    """A `Listing` without the code of its tools, and the servers. Requests name it by its number."""
+    """A `Listing` without the code of its tools, and the servers. Requests refer to it by its `number`."""
 
     number: int
     tools: tuple[RecordedTool, ...] = ()
@@ -216,7 +217,7 @@ class ToolsListed:
     servers: Mapping[str, ServerStatus] = field(default_factory=dict[str, ServerStatus])
 
     def listing(self, tools: tuple[Tool, ...]) -> Listing:
-        """Return the listing, with these as its tools."""
+        """Return the listing with `tools` as its tools."""
         told = (
             self.descriptions,
             self.unavailable,
@@ -230,7 +231,7 @@ class ToolsListed:
 def tools_listed(
     number: int, listing: Listing, servers: Mapping[str, ServerStatus]
 ) -> ToolsListed:
-    """Return the listing as a line with this number."""
+    """Return the listing as an entry with this number."""
     tools = [
         RecordedTool(
             it.definition,
@@ -246,7 +247,7 @@ def tools_listed(
     )
 
 
-# -- requests and responses -------------------------------------------------------------------------------------------
+# -- Requests and responses --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +274,12 @@ class RunEndEntry:
 
 @dataclass(frozen=True, slots=True)
 class ModelAsked:
-    """A request to the model: `messages` follow the first `kept` of the request before; `tools` are names.
+    """A request to the model. Its messages are the first `kept` ones of the previous request, followed by `messages`.
 
-    `digest` is that of the request without its system prompt: a response belongs to it. `definitions` is the digest of
-    the tools' definitions, `output` the schema of a structured answer. `listing` is the number of the line with all
-    tools that the session could have. `known_tools` and `saved_tokens` are those of `RequestSent`.
+    `tools` are names. `digest` is that of the request without its system prompt, and identifies its response.
+    `definitions` is the digest of the tools' definitions, `output` the schema of a structured answer. `listing` is the
+    number of the entry with all tools that the session could have. `known_tools` and `saved_tokens` are those of
+    `RequestSent`.
     """
 
     system: str
@@ -299,16 +301,16 @@ class ModelAsked:
 
 
 class RequestEntries:
-    """Makes the entries of requests. The digest of messages that the request before had is not computed again."""
+    """Creates the entries of requests. Digests of messages in the previous request are reused."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
         self.messages: Sequence[Message] = ()
-        """The messages of the last request."""
+        """The messages of the previous request."""
         self._digests = [""]
 
     def entry(self, request: ModelRequest) -> ModelAsked:
-        """Return the request with the messages that differ from those of the request before."""
+        """Return the entry of a request, with the messages that differ from those of the previous request."""
         same = (
             one is other or one == other
             for one, other in zip(self.messages, request.messages, strict=False)
@@ -354,7 +356,7 @@ class RequestEntries:
 class ModelResponded:
     """The answer to the request of that number, or the error; neither if the run ended before.
 
-    `deltas` are the pieces of the stream: "text" or "thinking", words.
+    `deltas` are the pieces of the stream: "text" or "thinking", and the text.
     """
 
     number: int
@@ -365,25 +367,24 @@ class ModelResponded:
 
     @property
     def error(self) -> McpAgentError | None:
-        """The error that the model raised."""
+        """The error that the model raised; None if it answered."""
         if self.failure is not None:
             return error_from_json(self.failure)
         return None
 
     @property
     def pieces(self) -> Iterator[TextDelta | ThinkingDelta]:
-        """The pieces as events."""
+        """Yield the pieces of the stream as events."""
         for kind, text in self.deltas:
             yield ThinkingDelta(text) if kind == "thinking" else TextDelta(text)
 
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """The result of a call. `digest` is that of its tool and arguments, as the model or a program gave them.
+    """The result of a call. `digest` is that of its tool and arguments, as the model or a program passed them.
 
-    `key` is the tool's `ToolKey`; `arguments` are those it ran with. A call that was refused has not `ran`. `waits` are
-    the calls of its program that wait for an answer. `agents` are the amounts that agents and programs used inside of
-    it.
+    `key` is the tool's `ToolKey`; `arguments` are those it ran with. `ran` is False for a refused call. `waits` are the
+    calls of its program that wait for an answer. `agents` is the usage of agents and programs inside it.
     """
 
     result: ToolResult
@@ -403,7 +404,7 @@ class CallEnded:
 
     @property
     def output(self) -> ToolOutput:
-        """The output of the tool."""
+        """The output of the tool for a replay."""
         result = self.result
         return ToolOutput(
             result.content,
@@ -417,7 +418,7 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True)
 class ModelReported:
-    """A report of the model about itself, in one field: another name, why its provider cannot search, its size."""
+    """A fact that the model reported, in one field: another name, why its provider cannot search, or its size."""
 
     name: str = ""
     search_problem: str | None = None
@@ -439,7 +440,7 @@ ENTRIES: Mapping[str, type] = {
 TYPES: Mapping[type, str] = {kind: name for name, kind in ENTRIES.items()}
 
 
-# -- reading and writing ----------------------------------------------------------------------------------------------
+# -- Reading and writing -----------------------------------------------------------------------------------------------
 
 
 def line_data(value: Any, redact: Redact) -> Any:
@@ -455,7 +456,7 @@ def digest_of(data: Any) -> str:
 
 
 def message_digest(message: Message, redact: Redact) -> str:
-    """Return a digest of a message, without run times and secrets: a recording lacks these."""
+    """Return a digest of a message without run times and secrets, which a recording does not have."""
     parts = (
         replace(part, seconds=0.0) if isinstance(part, ToolResult) else part
         for part in message.parts
@@ -464,9 +465,9 @@ def message_digest(message: Message, redact: Redact) -> str:
 
 
 def read_recording(path: Path, take: Callable[[Any], None]) -> AgentStarted:
-    """Pass each line to `take`, and return the first.
+    """Pass each entry to `take`, and return the first one.
 
-    Raises `ConfigError` for a file that is no recording, and, with the number of the line, for an error of `take`.
+    Raises `ConfigError` for a file that is not a recording, and, with the line number, for an error of `take`.
     """
     shown = safe_line(str(path), 120)
     lines = _documents(path, shown)
@@ -504,7 +505,7 @@ _NOTHING = Definition(
 
 
 def _documents(path: Path, shown: str) -> Iterator[tuple[int, Any]]:
-    """Yield each line's number and document. The last one may be cut off, as a killed run leaves it."""
+    """Yield each line's number and JSON data. The last line may be incomplete, as after a killed run."""
     try:
         content = read_bounded(path, MAX_BYTES)
     except FileTooLargeError:

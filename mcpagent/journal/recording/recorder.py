@@ -72,16 +72,15 @@ from mcpagent.values.messages import Spent, ToolDefinition, ToolResult
 logger = logging.getLogger("mcpagent")
 
 MAX_PROGRESS = 100
-"""The last progress notifications of one call that are written."""
+"""Maximum number of progress notifications of one call that are written, the last ones."""
 
 
 class Recorder(Middleware):
-    """`RunOptions(wrappers=[Recorder("run.jsonl")])`: writes the requests, the answers and the results of calls.
+    """A recorder for `RunOptions(wrappers=[Recorder("run.jsonl")])`: it writes requests, answers and results of calls.
 
-    The file is new, and readable by its user only. Secrets are replaced: those of the environment and of
-    the servers' configurations, `secrets`, and the shapes of issuers' keys. A full disk ends the
-    recording with a line in the log, not the run. Raises `ConfigError`, when the agent starts, for a file that cannot
-    be written.
+    The file is new, and readable by its user only. Secrets are replaced: those of the environment and of the servers'
+    configurations, `secrets`, and text in the format of issuers' keys. A full disk ends the recording with a line in
+    the log, not the run. When the agent starts, it raises `ConfigError` if the file cannot be written.
     """
 
     @checked()
@@ -101,12 +100,14 @@ class Recorder(Middleware):
         self._current = 0
         self._runs: dict[str, int] = {}
         self._ran: Counter[tuple[int, str]] = Counter()
-        """The calls that are recorded, and whose messages are not complete: by run and call ID."""
+        """Recorded calls whose message is not complete yet, by run and call ID."""
         self._progress: dict[tuple[str, str], list[ToolProgress]] = {}
 
     @checked()
     def __call__(self, definition: Definition) -> Definition:
-        """Record the model and all tools of the agent. Raises `ConfigError` if another `Recorder` writes the file."""
+        """Return the definition with recording of its model and tools. Raises `ConfigError` if another `Recorder`
+        writes the file.
+        """
         inner = definition.sources
         while isinstance(inner, _RecordedSources):
             if inner.path.resolve() == self.path.resolve():
@@ -125,10 +126,10 @@ class Recorder(Middleware):
         )
 
     def recorded(self, model: Model, definition: Definition | None = None) -> Model:
-        """Return a model whose capabilities are recorded; the pipeline records its requests.
+        """Return a model that records its capabilities; the pipeline records its requests.
 
-        Opens the file now, or when the agent starts if it has not started yet. Raises `ConfigError` if the file cannot
-        be written, or if this recorder already belongs to another agent.
+        The file is opened now, or when the agent starts if it has not started yet. Raises `ConfigError` if the file
+        cannot be written, or if this recorder already belongs to another agent.
         """
         if self._definition is not None and self._definition is not definition:
             shown = safe_line(str(self.path), 120)
@@ -138,12 +139,12 @@ class Recorder(Middleware):
         self._definition = definition
         if definition is None or self.sources is not None:
             self._start(model)
-        else:  # an agent that cannot be opened would leave the file open
+        else:  # if the agent could not start, the file would stay open
             self._first = model
         return _RecordedModel(model, self)
 
     def begin(self, sources: AgentSources) -> None:
-        """Begin the file with its agent, or continue it. Raises `ConfigError` if it cannot be written."""
+        """Begin the file when the agent starts, or continue it. Raises `ConfigError` if it cannot be written."""
         if self._first is not None:
             self._start(self._first)
         else:
@@ -151,7 +152,7 @@ class Recorder(Middleware):
         self._first, self.sources = None, sources
 
     def close(self) -> None:
-        """End the recording, as closing the agent does; a second call does nothing."""
+        """End the recording, as closing the agent does. A second call has no effect."""
         self.sources = None
         try:
             if self._file is not None:
@@ -160,7 +161,7 @@ class Recorder(Middleware):
             logger.warning("recording %s is not complete: %s", self.path, error)
 
     def _start(self, model: Model) -> None:
-        """Begin the file, or write the name of another model."""
+        """Begin the file; if it is already open, write the name of another model."""
         if self._file is not None:
             self._reopen()
             self.write(ModelReported(model.name))
@@ -174,7 +175,7 @@ class Recorder(Middleware):
             )
 
     def _reopen(self) -> None:
-        """Continue a file that was closed with its agent, which is entered again."""
+        """Continue a file that was closed with its agent, which has started again."""
         if self._file is not None and self._file.closed:
             self._open(os.O_APPEND)
 
@@ -192,7 +193,7 @@ class Recorder(Middleware):
             ) from None
         self._file = os.fdopen(descriptor, "w", encoding="utf-8")
 
-    # -- events ------------------------------------------------------------------------------------------------
+    # -- Events --------------------------------------------------------------------------------------------------------
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, ToolProgress):
@@ -200,11 +201,11 @@ class Recorder(Middleware):
             progress.append(event)
             del progress[:-MAX_PROGRESS]
 
-    # -- middleware ----------------------------------------------------------------------------------------
+    # -- Middleware ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
-        """Record the end of a run, as its session stores it."""
+        """Record the end of a run, as a session stores it."""
         try:
             yield
         except asyncio.CancelledError:
@@ -230,7 +231,7 @@ class Recorder(Middleware):
 
     @asynccontextmanager
     async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
-        """Record a request, and its answer or failure, or how much of an answer there was when the run ended."""
+        """Record a request, and its answer or failure; or the part of an answer that arrived before the run ended."""
         number, started = self._request(run, step), time.monotonic()
         responded = ModelResponded(number)
         try:
@@ -253,7 +254,7 @@ class Recorder(Middleware):
     async def around_calls(
         self, run: AgentRun, batch: CallBatch
     ) -> AsyncIterator[None]:
-        """Record the results of the calls that were refused, which `around_call` does not see."""
+        """Record the results of refused calls, which `around_call` does not see."""
         yield
         number = self._run_number(run)
         arguments = {call.id: call.arguments for call in batch.calls}
@@ -266,7 +267,7 @@ class Recorder(Middleware):
 
     @asynccontextmanager
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
-        """Record a call that is permitted with the output of its tool, or with its failure."""
+        """Record a permitted call with the output of its tool, or with its failure."""
         started = time.monotonic()
         yield
         output, tool, spent = call.output, call.tool, call.tally.spent
@@ -305,13 +306,12 @@ class Recorder(Middleware):
         )
         self.write(line)
 
-    # -- lines ----------------------------------------------------------------------------------------------
+    # -- Lines ---------------------------------------------------------------------------------------------------------
 
     def _request(self, run: AgentRun, step: StepState) -> int:
-        """Write a request, with only the messages that the previous request lacks, and return its number. If they are
-        new, the tools that its session can have and the question of its run come first.
+        """Write a request with the messages that the previous one lacks, and return its number.
 
-        If they are new, the tools that its session can have and the question of its run come first.
+        If they are new, the tools of its session and the prompt of its run are written first.
         """
         request, offer = step.prepared()
         listing = self._written_listing(run.tools.listing)
@@ -337,7 +337,7 @@ class Recorder(Middleware):
         return self._runs.setdefault(run.context.run_id, len(self._runs) + 1)
 
     def _written_listing(self, listing: Listing) -> int:
-        """Write the tools that the session can have, if they are new, and return the number of their line."""
+        """Write the tools that the session can have, if they are new; return the number of their entry."""
         if self.sources is None or listing is self._listing:
             return self._current
         self._listing = listing
@@ -352,7 +352,7 @@ class Recorder(Middleware):
         return number
 
     def write(self, entry: Any) -> None:
-        """Write one entry, secrets replaced; a disk that is full ends the recording."""
+        """Write one entry with secrets replaced. A full disk ends the recording."""
         if self._file is None or self._file.closed:
             self._report_end()
             return
@@ -377,7 +377,7 @@ class Recorder(Middleware):
     def whole_deltas(
         self, deltas: Sequence[TextDelta | ThinkingDelta]
     ) -> tuple[Piece, ...]:
-        """Return the pieces of a stream; those of one kind joined if they cut a secret in two."""
+        """Return the pieces of a stream. Pieces of one kind are joined if they would divide a secret."""
         pieces: list[Piece] = [
             ("thinking" if isinstance(it, ThinkingDelta) else "text", it.text)
             for it in deltas
@@ -394,7 +394,7 @@ class Recorder(Middleware):
 
 
 class _RecordedSources(WrappedSources):
-    """Begins and ends the recording with the sources."""
+    """The sources of a recorded agent, which begin and end the recording."""
 
     def __init__(self, sources: AgentSources, recorder: Recorder) -> None:
         super().__init__(sources)
@@ -404,7 +404,7 @@ class _RecordedSources(WrappedSources):
     async def open(
         self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
     ) -> None:
-        """Begin with the servers, and end with them."""
+        """Begin the recording and open the sources; `exits` ends both."""
         exits.callback(self._recorder.close)
         self._recorder.begin(self.inside)
         await self.inside.open(exits, emit, on_change)
@@ -434,7 +434,7 @@ class _RecordedModel(WrappedModel):
 def opened_alone(path: Path, how: int) -> int:
     """Open the file for writing, for this user only; `how` is `O_TRUNC` or `O_APPEND`. Raises `OSError`.
 
-    A link is refused: in a folder that others can write into, it may lead to another file. A device or a pipe will do.
+    A link is refused: in a folder that others can write to, it may lead to another file. A device or a pipe is allowed.
     """
     is_link = path.is_symlink()
     linked = OSError(
@@ -447,7 +447,7 @@ def opened_alone(path: Path, how: int) -> int:
         flags |= 0
     else:
         flags |= os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    # A pipe without a reader is an error then; otherwise the call would wait for one.
+    # With this flag, a pipe without a reader is an error; otherwise the call would wait for a reader.
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
     try:
         found = os.fstat(descriptor)
@@ -466,14 +466,16 @@ def opened_alone(path: Path, how: int) -> int:
 
 
 def _have_alone(descriptor: int, found: os.stat_result) -> None:
-    """Keep others from reading it, and from writing into it until it is closed. Raises `OSError`."""
+    """Prevent other users from reading the file, and other processes from writing to it until it is closed. Raises
+    `OSError`.
+    """
     if sys.platform == "win32":
         return
     import fcntl
 
     if found.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "belongs to another user; name another file")
-    os.fchmod(descriptor, 0o600)  # it may have been there before
+    os.fchmod(descriptor, 0o600)  # the file may have existed before
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

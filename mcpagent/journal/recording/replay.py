@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class RecordingError(InputError):
-    """A replay asks for something that is not in the recording; the text names the first difference."""
+    """Raised if a replay needs something that is not in the recording; the message has the first difference."""
 
 
 _NOT_RUN = ("denied", "invalid_arguments")
@@ -75,14 +75,15 @@ _NO_TOOLS = ToolsListed(0)
 _NEVER_SECONDS = 1e9
 
 _ById: TypeAlias = tuple[str, str]
-"""A call by its ID and the offered name of its tool."""
+"""The ID of a call, and the offered name of its tool."""
 
 
 @dataclass(slots=True)
 class _Contents:
     """A recording: requests in order, responses by number, results by call ID and digest, the ends of runs by number.
 
-    `refused` are the results of calls that were denied, or whose arguments are invalid.
+    `refused` are the results of calls that were denied, or had invalid arguments. `inner` are the calls of programs, by
+    the ID of the program's call. `waiting` are calls that waited for an answer.
     """
 
     requests: list[ModelAsked] = field(default_factory=list[ModelAsked])
@@ -106,7 +107,7 @@ class _Contents:
     is_small: bool = False
 
     def take(self, entry: Any) -> None:
-        """Put an entry in its place."""
+        """Add an entry of the file."""
         match entry:
             case ToolsListed():
                 self.tools[entry.number] = entry
@@ -114,7 +115,7 @@ class _Contents:
                 self.requests.append(entry)
             case ModelResponded(
                 error=_
-            ):  # read here, for the number of the line if it cannot be
+            ):  # parsed here, so that an error has the line number
                 self.responses[entry.number] = entry
             case CallEnded():
                 self._take_call(entry)
@@ -142,7 +143,7 @@ class _Contents:
     def result_of(
         self, run: AgentRun, tool: ToolDefinition, arguments: Document
     ) -> CallEnded | None:
-        """Take the result of a call that was recorded with these arguments; None if there is no such call."""
+        """Remove and return the result of a call that was recorded with these arguments, or None."""
         call = run.context
         asked = (
             one.arguments
@@ -151,7 +152,7 @@ class _Contents:
         )
         digest = _digest(
             tool, next(asked, arguments)
-        )  # a person may have approved others
+        )  # a person may have approved other arguments
         by_id = (call.call_id, call.tool_name)
         if found := self.calls.get((call.call_id, digest)):
             return found.popleft()
@@ -163,7 +164,9 @@ class _Contents:
         return None
 
     def report_inner(self, parent: str, emit: Emit) -> None:
-        """Report the calls that the program of this call made: the replay does not run it."""
+        """Emit the events of the calls that the program of this call made, because the replay does not run the
+        program.
+        """
         for entry in self.inner.pop(parent, ()):
             call = ToolCall(entry.result.call_id, entry.result.name, entry.arguments)
             emit(ToolCallStarted(call, entry.server, parent))
@@ -176,7 +179,7 @@ class _Contents:
                 emit(event)
 
     def has_result(self, call: CallState) -> bool:
-        """Return whether a result of this call, or of one with its ID, was recorded."""
+        """Return whether a result for this call's ID was recorded."""
         return any(
             known
             for (call_id, _), known in self.calls.items()
@@ -184,7 +187,7 @@ class _Contents:
         )
 
     def refusal_of(self, call: CallState) -> CallEnded | None:
-        """Take the result of a call that was refused, and did not run; None if it ran."""
+        """Remove and return the result of a call that was refused; None if it ran."""
         if call.tool is None:
             return None
         refused = self.refused.get((call.call.id, call.tool.name))
@@ -195,7 +198,7 @@ class _Contents:
         return refused.popleft()
 
     def messages_of(self, place: int) -> tuple[Message, ...]:
-        """Put the messages of a request together."""
+        """Return all messages of the request at this index."""
         messages: tuple[Message, ...] = ()
         for entry in self.requests[: place + 1]:
             messages = (*messages[: entry.kept], *entry.messages)
@@ -207,11 +210,13 @@ def _digest(tool: ToolDefinition, arguments: Document) -> str:
 
 
 class Replay:
-    """`RunOptions(wrappers=[Replay("run.jsonl")])`: a recording in place of the model, the servers and all tools.
+    """A replay for `RunOptions(wrappers=[Replay("run.jsonl")])`: a recording instead of the model, the servers and all
+    tools.
 
-    The agent has the recorded options, unless it has its own. Every call returns its recorded result, a search too: its
-    ranking may depend on one computer. A request is found by its digest, a call by its ID, tool and arguments. Raises
-    `ConfigError` for a file that is no recording, and `RecordingError` at a request that was not recorded.
+    The agent has the recorded options, unless it sets its own. Every call returns its recorded result, including
+    searches, whose ranking may depend on the computer. A request is identified by its digest, a call by its ID, tool
+    and arguments. Raises `ConfigError` for a file that is not a recording, and `RecordingError` for a request that was
+    not recorded.
     """
 
     @checked()
@@ -226,11 +231,13 @@ class Replay:
         self.functions: list[Tool] = []
 
     is_innermost = True
-    """A `Recorder` in the same list records the replay, in any order."""
+    """Applied before other wrappers, so that a `Recorder` in the same list records the replay."""
 
     @checked()
     def __call__(self, definition: Definition) -> Definition:
-        """Put the recording in place of the model and the sources. Raises `ConfigError` for a second one."""
+        """Return the definition with the recording as its model and sources. Raises `ConfigError` for a second
+        `Replay`.
+        """
         if isinstance(definition.sources, Replay):
             shown, other = (
                 safe_line(str(self.path), 100),
@@ -255,27 +262,27 @@ class Replay:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """The questions of the user, in order."""
+        """The recorded prompts of the user, in order."""
         return tuple(self._contents.questions)
 
-    # -- in place of the sources ----------------------------------------------------------------------------------
+    # -- The interface of `AgentSources` -------------------------------------------------------------------------------
 
     async def open(
         self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
     ) -> None:
-        """Start nothing."""
+        """Do nothing: a replay starts no servers."""
 
     async def settle(self, emit: Emit, spent: float) -> float:  # noqa: ARG002
-        """Wait for nothing."""
+        """Return 0: a replay waits for no servers."""
         return 0.0
 
     async def enter_lifetimes(
         self, exits: AsyncExitStack, tools: Sequence[Tool]
     ) -> None:
-        """Start nothing."""
+        """Do nothing: a replay starts no tools."""
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """Return the tools of the session that asks next, also those of servers."""
+        """Return the tools of the session that sends the next request, including those of servers."""
         return self._next_listing().tools
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
@@ -297,12 +304,12 @@ class Replay:
 
     @property
     def statuses(self) -> dict[str, ServerStatus]:
-        """The recorded states of the servers."""
+        """The recorded statuses of the servers."""
         return dict(self._model.next_tools.servers)
 
     @property
     def is_listed(self) -> bool:
-        """Return False: the tools are those of each recorded request."""
+        """Return False: the tools may differ in each recorded request."""
         return False
 
     @property
@@ -320,7 +327,7 @@ class Replay:
             self._contents.report_inner(call.call_id, call.emit)
             for event in entry.progress:
                 call.emit(event)
-            if entry.agents is not None:  # it counts for the limits of the run
+            if entry.agents is not None:  # the usage counts for the limits of the run
                 run.count(entry.agents)
             here = tuple(
                 replace(waiting, session=call.thread_id) for waiting in entry.waits
@@ -335,17 +342,17 @@ class Replay:
 
 
 class _ReplayedRuns(Middleware):
-    """Refuses the calls that were refused, and ends a run where the recorded one was cut off."""
+    """Refuses calls that were refused in the recording, and ends a run where the recorded one was cut off."""
 
     def __init__(self, contents: _Contents, shown: str) -> None:
         self._contents, self._shown = contents, shown
         self._numbers: dict[str, int] = {}
-        """The number of each run in the recording, by its ID here."""
+        """The number of each run in the recording, by its ID in the replay."""
         self._stuck: Counter[str] = Counter()
-        """By run ID, the number of calls without a result at the end of the recorded run."""
+        """By run ID: the number of calls without a result at the end of the recorded run."""
 
     def begin(self, number: int) -> None:
-        """Note that the current run is the one of this number."""
+        """Assign the current run to the recorded run of this number."""
         if (run := current_run()) is not None:
             self._numbers[run.context.run_id] = number
 
@@ -353,7 +360,7 @@ class _ReplayedRuns(Middleware):
         return self._contents.ends.get(self._numbers.get(run.context.run_id, 0))
 
     def _limit_of(self, run: AgentRun) -> LimitReached | None:
-        """Return the limit of seconds that cut the recorded run off; None if none did."""
+        """Return the limit of seconds that ended the recorded run; None if it ended otherwise."""
         end = self._end_of(run)
         if end is not None and end.result is not None:
             limit = end.result.limit
@@ -364,7 +371,7 @@ class _ReplayedRuns(Middleware):
         return None
 
     async def end(self) -> None:
-        """End the run if the recorded one was cut off here. Raises `RecordingError` for a cancelled one."""
+        """End the run if the recorded one was cut off here. Raises `RecordingError` if it was cancelled."""
         run = current_run()
         end = None
         if run is not None:
@@ -377,7 +384,7 @@ class _ReplayedRuns(Middleware):
 
     @asynccontextmanager
     async def around_turns(self, run: AgentRun) -> AsyncIterator[None]:
-        """Stop a run that `end` has ended, with the recorded limit, unless it has a limit of seconds here."""
+        """Stop a run that `end` has ended, with the recorded limit, unless the replay itself has a limit of seconds."""
         clock = run.tally.clock
         try:
             async with (
@@ -394,7 +401,7 @@ class _ReplayedRuns(Middleware):
 
     @asynccontextmanager
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:  # noqa: ARG002
-        """Give a call that was refused its result, so that it neither runs nor counts."""
+        """Return its recorded result for a refused call, so that it neither runs nor counts."""
         entry = self._contents.refusal_of(call)
         if entry is not None:
             call.settle(entry.output)
@@ -404,7 +411,7 @@ class _ReplayedRuns(Middleware):
     async def around_execution(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """End the run at a call without a recorded result, once the other calls of its message have theirs."""
+        """End the run at a call without a recorded result, after the other calls of its message have theirs."""
         if self._limit_of(run) is not None and not self._contents.has_result(call):
             call.has_begun = True
             self._contents.report_inner(call.call.id, run.emit)
@@ -430,13 +437,13 @@ class _ReplayedModel:
         self._asked = RequestEntries(without_shapes)
         self._answered: set[int] = set()
         self._first = 0
-        """The position of the first request without an answer in this replay."""
+        """The index of the first request that was not answered in this replay."""
         self.knows_system = True
         self.name = safe_line(start.model, 200)
 
     @property
     def next_tools(self) -> ToolsListed:
-        """The tools of the first request without an answer; after the last request, the tools of the last one."""
+        """The tools of the first request that was not answered yet; after the last request, those of the last one."""
         requests = self._contents.requests
         line = None
         if requests:
@@ -495,7 +502,7 @@ class _ReplayedModel:
         return response
 
     def _recorded(self, now: ModelAsked) -> ModelAsked | None:
-        """Take the next recorded request with this digest; None if there is no other."""
+        """Remove and return the next recorded request with this digest, or None."""
         requests = self._contents.requests
         if self._places is None:
             self._places = {}
@@ -517,7 +524,7 @@ class _ReplayedModel:
         return asked.digest, for_model(asked.system) if self.knows_system else ""
 
     def _problem(self, now: ModelAsked) -> str:
-        """Name the first difference from the first recorded request without an answer."""
+        """Return a message with the first difference from the first recorded request that was not answered yet."""
         if self._first >= len(self._contents.requests):
             return f"{self._shown}: the recording ends here; the replay asks for one more answer"
         line = self._contents.requests[self._first]
@@ -544,11 +551,11 @@ _DIFFERENCES = {
     "output": "another form of the answer (output_type)",
     "tool_choice": "another tool_choice",
 }
-"""The text for a difference, by field of a request."""
+"""Field of a request -> the text for a difference in it."""
 
 
 def _difference(then: ModelAsked, now: ModelAsked) -> str:
-    """Return the first difference of two requests, in words."""
+    """Return the first difference between two requests as text."""
     if then.tools != now.tools:
         return _other_tools(then.tools, now.tools)
     for place, (one, other) in enumerate(

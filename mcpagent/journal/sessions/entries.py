@@ -1,12 +1,11 @@
-"""The journal of a session: its entries as values, as rows of a store, and the session that they add up to.
+"""The journal of a session: its entries as values and as rows of a store, and the session that they make up.
 
-s/message/000007    `MessageAppended`: a message, with the model, usage and time of its request if it is an answer
-s/call/ID           `CallNoted`: a call that was sent, or has its result before the message with all results
-s/value/NAME        `ValueChanged`: another value that a run continues with (`saved_state.py`), as variables of programs
-run/ID/ended        `RunEnded`: the end of a run, with its result
-run/ID/cancelled    a mark of the run's owner, which needs no lease
-output/HANDLE       a large result, until it expires
-info/summary        `SessionInfo`: the session in a list; info/title is a title that a person gave, which needs no lease
+s/message/000007 `MessageAppended`: a message, with the model, usage and time of its request if it is an answer
+s/call/ID `CallNoted`: a call that was sent, or has its result before the message with all results s/value/NAME
+`ValueChanged`: another value that a run continues with (`saved_state.py`), as variables of programs run/ID/ended
+`RunEnded`: the end of a run, with its result run/ID/cancelled a mark by the run's owner, who needs no lease for it
+output/HANDLE a large result, until it expires info/summary `SessionInfo`: the session in a list; info/title is a title
+by a person, who needs no lease for it
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ SUMMARY = "info/summary"
 TITLE = "info/title"
 OUTPUT = "output/"
 DURABLE = f"{VALUE}durable"
-"""The key of the durable run that has not ended."""
+"""The key of the entry that names a durable run in progress."""
 
 MAX_TITLE = 80
 
@@ -55,12 +54,12 @@ _KINDS: Mapping[str, str] = {
     "told": "tools_changed",
     "beginning": "session_started",
 }
-"""The kind of the entry for a value, by its name; "value_changed" for others."""
+"""The kind of an entry for a value, by the value's name; others are "value_changed"."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageAppended:
-    """A message at this position. `step` is the JSON data of its request, if it is an answer (`steps_to_json`)."""
+    """A message at this index. `step` is the JSON data about its request, if it is an answer (`steps_to_json`)."""
 
     place: int
     message: Message
@@ -69,14 +68,14 @@ class MessageAppended:
 
 @dataclass(frozen=True, slots=True)
 class MessageTakenBack:
-    """The message at this position is gone, as after a rewind."""
+    """The message at this index was removed, for instance by a rewind."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
 class CallNoted:
-    """The progress of a call. None: it is over, as its result is in a message."""
+    """The progress of a call. None: the call has ended, and a message has its result."""
 
     call: str
     progress: CallProgress | None
@@ -84,7 +83,7 @@ class CallNoted:
 
 @dataclass(frozen=True, slots=True)
 class ValueChanged:
-    """A value of `SavedState` by its name, as JSON data. None: it is as in a new session."""
+    """A value of `SavedState` by its name, as JSON data. None: the value of a new session."""
 
     name: str
     data: Any
@@ -100,21 +99,21 @@ JournalEntry: TypeAlias = (
 )
 
 
-# -- as rows ----------------------------------------------------------------------------------------------------------
+# -- Entries as rows ---------------------------------------------------------------------------------------------------
 
 
 def message_key(place: int) -> str:
-    """Return the key of the message at this position; keys sort as positions do."""
+    """Return the key of the message at this index; keys sort like indices."""
     return f"{MESSAGE}{place:06d}"
 
 
 def message_place(key: str) -> int:
-    """Return the position of the message with this key."""
+    """Return the index of the message with this key."""
     return int(key.removeprefix(MESSAGE))
 
 
 def cancelled_key(run: str) -> str:
-    """Return the key of the mark that a durable run is cancelled."""
+    """Return the key of the entry that marks a durable run as cancelled."""
     return f"run/{run}/cancelled"
 
 
@@ -124,7 +123,7 @@ def ended_key(run: str) -> str:
 
 
 def row_of(entry: JournalEntry, time: float, run: str) -> Entry:
-    """Return an entry as a store keeps it, secrets replaced. `run` is the ID of the run that it belongs to, or ""."""
+    """Return an entry as a row for a store, with secrets replaced. `run` is the ID of its run, or ""."""
     match entry:
         case MessageAppended(place, message, step):
             text, words = message_as_json(message)
@@ -182,7 +181,9 @@ def _summary(info: SessionInfo) -> str:
 
 
 def clean_json(data: Any) -> str:
-    """Return data as JSON; secrets are found in each text by itself, since `\\n` before one would hide its start."""
+    r"""Return data as JSON with secrets replaced. Each text is checked by itself, since `\n` before a secret would hide
+    its start.
+    """
     text = written_json(data)
     if may_hold_secrets(text):
         return written_json(with_texts(data, without_secrets))
@@ -190,13 +191,13 @@ def clean_json(data: Any) -> str:
 
 
 def message_as_json(message: Message) -> tuple[str, str]:
-    """Return a message as JSON, and the words by which search finds it, without secrets.
+    """Return a message as JSON, and the words by which search finds it, both without secrets.
 
     Opaque data of a provider stays unchanged, because it must return to the provider unchanged.
     """
     (data,) = dump_messages([message])
     text, words = written_json(data), searched_words(message)
-    if not may_hold_secrets(text):  # then the searched words contain none either
+    if not may_hold_secrets(text):  # then the searched words have none either
         return text, words
     return _redacted_message(data), without_secrets(words)
 
@@ -212,49 +213,49 @@ def _redacted_message(data: dict[str, Any]) -> str:
         if part["type"] == "thinking" and own != with_texts(own, without_secrets):
             parts[place][
                 "provider_data"
-            ] = {}  # signed, so worth nothing with another text
+            ] = {}  # data of this kind is signed for its exact text, so it would be useless with another one
     return written_json(data)
 
 
 def searched_words(message: Message) -> str:
-    """Return the words by which search finds a message: those of people and models."""
+    """Return the words by which search finds a message; only those of people and models."""
     if message.role != "tool":
         return _sendable(message.text)
     return ""
 
 
 def title_of(prompt: str) -> str:
-    """Return a title for a session whose first prompt this is: its first words, in one line."""
+    """Return a title for a session from its first prompt: its first words, in one line."""
     line = safe_line(" ".join(prompt[:2_000].split()), MAX_TITLE)
     return line.strip()
 
 
 def clean_name(text: str) -> str:
-    """Return a short text for a store, without secrets and without characters that databases reject."""
+    """Return a short text without secrets and without characters that databases reject."""
     return _sendable(without_secrets(text))
 
 
 def _sendable(text: str) -> str:
-    """Remove characters that no database accepts: NUL, and lone surrogates."""
+    """Return the text without characters that no database accepts: NUL and lone surrogates."""
     return without_halves(text.replace("\0", " "))
 
 
-# -- as a session -----------------------------------------------------------------------------------------------------
+# -- Entries as a session ----------------------------------------------------------------------------------------------
 
 
 def by_key(entries: Sequence[Entry]) -> dict[str, Entry]:
-    """Return the last entry of each key that has not ended."""
+    """Return the last entry of each key, without keys that were removed."""
     last = {entry.key: entry for entry in entries}
     return {key: entry for key, entry in last.items() if entry.data is not None}
 
 
 def loaded(entry: Entry) -> Any:
-    """Return the data of an entry."""
+    """Return the JSON data of an entry."""
     return json.loads(entry.data or "null")
 
 
 def session_info(stored: StoredSession) -> SessionInfo | None:
-    """Return the list entry of a stored session; None if it has no message yet."""
+    """Return the summary of a stored session for a list; None if it has no message yet."""
     entries = by_key(stored.entries)
     if SUMMARY not in entries:
         return None
@@ -267,7 +268,9 @@ def session_info(stored: StoredSession) -> SessionInfo | None:
 
 
 def kept_session(stored: StoredSession, where: str) -> LoadedSession | None:
-    """Return the session that the entries add up to; None without a summary. Raise `SessionStoreError` for bad data."""
+    """Return the session that the entries make up; None without a summary. Raises `SessionStoreError` for invalid
+    data.
+    """
     try:
         info = session_info(stored)
         if info is not None:

@@ -1,4 +1,4 @@
-"""`LoadedSession` and `SessionInfo`: a session as read from a store, and its entry in a list."""
+"""`LoadedSession` and `SessionInfo`: a session as read from a store, and its summary in a list."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from mcpagent.values.messages import Message, Step
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that has a session: no other process writes into it meanwhile. `since` is in seconds since 1970."""
+    """The process that holds a session's lease: no other process writes to the session. `since` is in seconds since
+    1970.
+    """
 
     pid: int
     host: str
     since: float
     token: str = ""
-    """A token that is alive as long as the process is; a store can check it."""
+    """A token that is alive as long as the process is, which a store can check."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -25,7 +27,9 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """An entry of a list of sessions. Times are in seconds since 1970; `turns` counts answers without a call."""
+    """The summary of a session in a list. Times are in seconds since 1970; `turns` is the number of answers without a
+    call.
+    """
 
     id: str
     title: str
@@ -39,13 +43,13 @@ class SessionInfo:
     dollars: float = 0.0
     cost_known: bool = True
     is_named: bool = False
-    """True if a person set the title; otherwise it is the beginning of the first question."""
+    """True if a person set the title; otherwise it is the beginning of the first prompt."""
     holder: Holder | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageMatch:
-    """Words of a search in one message: `place` is its position, `excerpt` the text around them."""
+    """A message that a search found: `place` is its index, `excerpt` the text around the found words."""
 
     session: SessionInfo
     place: int
@@ -54,9 +58,9 @@ class MessageMatch:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A session as last written: its messages, and other values that a run continues with, as plain JSON data.
+    """A session as last written: its messages, and the other values with which a run continues, as plain JSON data.
 
-    `runs` has the ID of the run of each message, `ends` the ends of runs by ID (`Sessions.read` alone reads them).
+    `runs` has the ID of the run of each message. `ends` has the ends of runs by ID; only `Sessions.read` reads them.
     """
 
     info: SessionInfo

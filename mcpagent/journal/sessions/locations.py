@@ -1,4 +1,4 @@
-"""Locations of persistent data: a file, or a PostgreSQL database by its address."""
+"""Locations of persistent data: a file, or the address of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def is_address(where: object) -> TypeGuard[str]:
 
 
 def file_meant(where: str | Path | None, name: str, environ: Mapping[str, str]) -> Path:
-    """Return the absolute path of the file; None: the file of this name in the user's data folder.
+    """Return the absolute path of the file; for None, the file `name` in the user's data folder.
 
-    Raises `ConfigError` for the address of another kind of database, and for no name at all.
+    Raises `ConfigError` for the address of another kind of database, and for an empty name.
     """
     if where is None:
         return (user_data_folder(environ) / name).absolute()

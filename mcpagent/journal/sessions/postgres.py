@@ -1,8 +1,8 @@
 """Sessions in a PostgreSQL database, for many machines: extra `mcpagent[postgres]`, psycopg 3.
 
 All tables are in the schema `mcpagent`. A process holds its sessions by an advisory lock of its connection, which the
-server releases when the connection ends in any way. So the address must be that of the server, or of a pooler that
-keeps one connection for each client.
+server releases when the connection ends in any way. So the address must be that of the server itself, or of a pooler
+that keeps one connection for each client.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PIP = 'pip install "psycopg[binary]>=3.2,<4"'
 _DEFAULTS = {
     "connect_timeout": CONNECT_SECONDS,
     "application_name": "mcpagent",
-    # A server that is gone without a word is noticed within a minute; the settings below are those of the other side.
+    # A server that disappeared is noticed within a minute; the next settings do the same for the server's side.
     "keepalives_idle": 20,
     "keepalives_interval": 10,
     "keepalives_count": 3,
@@ -70,30 +70,33 @@ MIGRATIONS: Migrations = (
         "CREATE TABLE keys(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     ),
 )
-"""`words` is the text that a search finds, `keys` are the store's own."""
+"""The statements that create the tables. `words` are the texts for searches, `keys` the signing keys of the store."""
 
 _MIGRATING = 0x6D637061
-"""The advisory lock for creating and migrating tables: the number that also identifies the SQLite files."""
+"""The number of the advisory lock for creating and migrating tables; it also identifies the SQLite files."""
 
 MAX_SEARCHED = 100_000
-"""Characters of a message that search covers: the server refuses a message with more than 1 MB of different words."""
+"""Maximum number of characters of a message for a search: the server refuses a message with more than 1 MB of different
+words.
+"""
 
 EXCERPT_WORDS, MAX_EXCERPT = 16, 400
 
 _WORD = re.compile(r"[^\W_]+")
 
 _of_other_processes: list[object] = []
-"""Connections that forks have copied."""
+"""Connections that this process inherited by a fork."""
 
 
 class _ConnectionLostError(SessionStoreError):
-    """The connection ended."""
+    """Raised if the connection has ended."""
 
 
 class PostgresStore(SqlStore):
     """A session store in a PostgreSQL database.
 
-    `where` is a libpq connection string. With `durability` "full", the server confirms a write only once it is on disk.
+    `where` is a libpq connection string. With `durability` "full", the server confirms a write only after it is on
+    disk.
     """
 
     for_update = " FOR UPDATE"
@@ -114,7 +117,7 @@ class PostgresStore(SqlStore):
             self._address: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(where)}
         except (
             psycopg.Error
-        ):  # its text quotes the unreadable part, which may be the password
+        ):  # the error's text quotes the invalid part, which may be the password
             form = "postgresql://user:password@host:port/database"
             raise SessionStoreError(
                 f"sessions: the address cannot be read; write {form}, special ones as %40"
@@ -126,9 +129,9 @@ class PostgresStore(SqlStore):
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     def signing_key(self) -> bytes | None:
-        """Return the key in the database's own row; None without a password that seals it.
+        """Return the signing key, stored encrypted in the database; None without a password to encrypt it with.
 
-        Each user of the database has a row there. A changed password makes a new key.
+        Each user of the database has a key. After a change of the password, there is a new one.
         """
         if not self._password:
             return None
@@ -145,16 +148,16 @@ class PostgresStore(SqlStore):
             )
             [(value,)] = self.execute(
                 known, (name,)
-            )  # another worker may have been faster
+            )  # another worker may have created it first
         return opened_key(value, self._password)
 
     @property
     def is_open(self) -> bool:
-        """True if the connection is open."""
+        """Return whether the connection is open."""
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement."""
+        """Run one SQL statement, and return its rows."""
         assert self._connection is not None
         cursor = self._connection.execute(_with_percents(sql), values or None)
         if cursor.description is not None:
@@ -163,12 +166,12 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[None]:
-        """All or nothing."""
+        """Run the block as a transaction: all or nothing."""
         import psycopg
 
         try:
             connection = self._opened()
-            # All reads see the state of one moment.
+            # All reads see the state at one moment.
             connection.execute(
                 "BEGIN" if writes else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
             )
@@ -193,15 +196,17 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Sent without waiting for an answer to each, which takes as long as the server is far away."""
+        """Send the statements inside the block without waiting for each response, which takes long if the server is far
+        away.
+        """
         assert self._connection is not None
         with self._connection.pipeline():
             yield
 
     def attempt(self, work: Callable[[], _T], until: float) -> _T:
-        """Do the work; once more over a new connection, if the one that was there is lost.
+        """Do the work; if the connection was lost, once more over a new one.
 
-        Raises `SessionStoreError` if the time is over already: the work before it waited as long.
+        Raises `SessionStoreError` if the time `until` has already passed, because earlier work waited too long.
         """
         if time.monotonic() > until:
             raise SessionStoreError(
@@ -212,7 +217,7 @@ class PostgresStore(SqlStore):
         except _ConnectionLostError:
             return work()
 
-    # -- the connection, and its tables -------------------------------------------------------------------------------
+    # -- Connection and tables -----------------------------------------------------------------------------------------
 
     def _opened(self) -> psycopg.Connection[tuple[Any, ...]]:
         import psycopg
@@ -230,7 +235,8 @@ class PostgresStore(SqlStore):
                         " WHERE current_setting('synchronous_commit') = 'off'"
                     )
                 with connection.transaction():
-                    # Nobody migrates meanwhile: new tables are visible a moment before other connections can name them.
+                    # Prevent migrations meanwhile: new tables become visible shortly before other connections can use
+                    # them.
                     self.execute(
                         "SELECT pg_advisory_xact_lock_shared(?)", (_MIGRATING,)
                     )
@@ -249,7 +255,7 @@ class PostgresStore(SqlStore):
 
         Raises `SessionStoreError` if this user may not read them.
         """
-        # By the tables themselves: the result of `to_regclass` may be older than the lock that was just acquired.
+        # Read the system tables: the result of `to_regclass` may be older than the lock that was just acquired.
         schema = self.execute(
             "SELECT has_schema_privilege(n.oid, 'USAGE'), EXISTS (SELECT 1 FROM pg_class c"
             " WHERE c.relnamespace = n.oid AND c.relname = 'store_version')"
@@ -280,7 +286,9 @@ class PostgresStore(SqlStore):
         return int(self.execute("SELECT version FROM store_version")[0][0])
 
     def _migrate(self) -> None:
-        """Migrate to the version of this code, in one transaction: the result is always the old or the new version."""
+        """Migrate the tables to this version in one transaction, so that other processes see either the old or the new
+        version.
+        """
         assert self._connection is not None
         with self._connection.transaction():
             self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATING,))
@@ -288,7 +296,9 @@ class PostgresStore(SqlStore):
                 "SELECT 1 FROM pg_namespace WHERE nspname = 'mcpagent'"
             ):
                 self.execute("CREATE SCHEMA mcpagent")
-            found = self._found_version()  # another process may have been faster
+            found = (
+                self._found_version()
+            )  # another process may have migrated them first
             if found == 0:
                 self.execute(
                     "CREATE TABLE IF NOT EXISTS store_version(version INTEGER NOT NULL)"
@@ -314,9 +324,9 @@ class PostgresStore(SqlStore):
         self._connection, self._known = None, ""
 
     def disown(self) -> None:
-        """Drop a connection that a forked process inherited, without a message to the server.
+        """Drop a connection inherited by a fork, without a message to the server.
 
-        The parent process still uses the connection: only this process's copy of the socket is closed.
+        The parent process still uses the connection, so only this process's copy of the socket is closed.
         """
         if self._connection is not None:
             with contextlib.suppress(OSError, Exception):
@@ -325,29 +335,31 @@ class PostgresStore(SqlStore):
             self._connection = None
         self._known = ""
 
-    # -- who is alive -------------------------------------------------------------------------------------------------
+    # -- Which processes are alive -------------------------------------------------------------------------------------
 
     def be_alive(self, token: str) -> None:
-        """Take a lock whose number derives from the token, for as long as the connection lasts."""
+        """Take a lock whose number derives from the token, until the connection ends."""
         self.execute("SELECT pg_advisory_lock(?)", (_number(token),))
 
     def is_alive(self, token: str) -> bool:
-        """Return whether another connection has its lock; two concurrent checks do not disturb each other."""
+        """Return whether another connection has the token's lock; concurrent checks do not disturb each other."""
         return not self.execute(
             "SELECT pg_try_advisory_xact_lock_shared(?)", (_number(token),)
         )[0][0]
 
-    # -- searching, checking ------------------------------------------------------------------------------------------
+    # -- Searches and checks -------------------------------------------------------------------------------------------
 
     def add_words(self, session: str, key: str, words: str) -> None:
-        """Make the words of an entry searchable, folded as in SQLite, independent of the database's language."""
+        """Make the words of an entry searchable. They are folded as in SQLite, independent of the database's
+        language.
+        """
         self.execute(
             "INSERT INTO words(session, key, words, searched) VALUES(?, ?, ?, to_tsvector('simple', ?))",
             (session, key, words, " ".join(_folded_words(words))),
         )
 
     def search(self, words: Sequence[str], limit: int) -> list[Hit]:
-        """Search by a tsvector of the words. Each is letters and digits alone, so nothing in it is an operator."""
+        """Search by a tsvector of the words, which have only letters and digits, so that none is an operator."""
         folded = [folded for word in words for folded in _folded_words(word)]
         if not folded:
             return []
@@ -364,7 +376,7 @@ class PostgresStore(SqlStore):
         ]
 
     def check(self) -> list[str]:
-        """Return words that belong to no entry; the server looks after its files itself."""
+        """Return problems: words that belong to no entry. The server checks its files itself."""
         with self.transaction(writes=False):
             [[count]] = self.execute(
                 "SELECT count(*) FROM words w WHERE NOT EXISTS"
@@ -435,11 +447,12 @@ _ADVICE: Sequence[tuple[tuple[str, ...], tuple[str, ...], str]] = (
     ),
 )
 """The advice by prefix of an error's code (https://www.postgresql.org/docs/current/errcodes-appendix.html). A failed
-connection has no code, so the advice depends on a part of the text, which may contain any digits as a port."""
+connection has no code, so a phrase in the text decides; numbers in it could be a port.
+"""
 
 
 def advice(code: str | None, text: str) -> str:
-    """Return the fix for a server error with this code, or for a connection error with this text; "" if unknown."""
+    """Return the fix for a server's error code, or for a connection error with this text; "" if unknown."""
     for codes, pieces, words in _ADVICE:
         if (
             code.startswith(codes)
@@ -459,7 +472,7 @@ def _grant(user: str) -> str:
 
 
 def _named(address: Mapping[str, Any]) -> str:
-    """Return the name of the database for errors."""
+    """Return the name of the database in errors."""
     host = (
         address.get("host")
         or address.get("hostaddr")
@@ -483,7 +496,7 @@ def _number(token: str) -> int:
 
 
 def _folded_words(text: str) -> list[str]:
-    """Return the words without accents, in lower case; the end of a long text is omitted."""
+    """Return the words in lower case without accents; the end of a long text is ignored."""
     plain = unicodedata.normalize("NFKD", text[:MAX_SEARCHED]).casefold()
     return _WORD.findall(
         "".join(letter for letter in plain if not unicodedata.combining(letter))
@@ -491,7 +504,7 @@ def _folded_words(text: str) -> list[str]:
 
 
 def _excerpt(text: str, folded: Sequence[str]) -> str:
-    """Return some words around the first match."""
+    """Return some words around the first match in the text."""
     words = list(_WORD.finditer(text[:MAX_SEARCHED]))
     wanted = (
         place

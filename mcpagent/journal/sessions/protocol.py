@@ -1,4 +1,4 @@
-"""`SessionStore`: the protocol of a store, with eight methods, and its entries."""
+"""`SessionStore`: the protocol of a store, with eight methods, and the values that it stores."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mcpagent.journal.sessions.loaded_session import Holder
 class Entry:
     """An entry of a session's journal.
 
-    Of the entries of a session with the same `key` the last one counts; a store may drop the earlier ones. `data` is
-    JSON text. With None the key ends: a store drops its entries and this one. `time` and `expires` are in seconds since
-    1970; a store returns no entry that has expired, and drops it when convenient; 0 means never. `run` and `call` are
-    the IDs of the run and of the tool call that an entry belongs to, if any. `words` is the text that a search finds.
+    Of a session's entries with the same `key`, the last one counts; a store may delete the earlier ones. `data` is JSON
+    text; None removes the key: a store deletes its entries and this one. `time` and `expires` are in seconds since
+    1970. A store returns no expired entry, and deletes it when convenient; 0 means never. `run` and `call` are the IDs
+    of the run and of the tool call that an entry belongs to, or "". `words` is the text for searches.
     """
 
     key: str
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """Entries of one session, in any order, and the living process that has its lease."""
+    """The entries of one session, in any order, and the living process that has its lease, if any."""
 
     id: str
     entries: Sequence[Entry]
@@ -40,7 +40,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry whose words a search has found; `excerpt` shows the text around them."""
+    """An entry that a search found; `excerpt` is the text around the found words."""
 
     session: str
     key: str
@@ -49,12 +49,12 @@ class Hit:
 
 @runtime_checkable
 class SessionStore(Protocol):
-    """A place that keeps sessions: SQLite and PostgreSQL are built in, others take some forty lines.
+    """A store for sessions: SQLite and PostgreSQL are built in; another one takes some forty lines.
 
-    The runtime calls the methods from one thread, one at a time. Each has an effect as a whole or none. A store raises
-    `SessionStoreError`, in one line, if it cannot read or write. `where` names the place in error lines, without a
-    password. `renew_seconds` is how often the runtime calls `lease` again for each session that a process has; None if
-    the store itself notices that a process is dead.
+    The runtime calls the methods from one thread, one at a time. Each method takes effect completely or not at all. A
+    store raises `SessionStoreError`, in one line, if it cannot read or write. `where` is its name in errors, without a
+    password. `renew_seconds` is the interval at which the runtime calls `lease` again for each session of the process;
+    None if the store itself notices that a process is dead.
     """
 
     where: str
@@ -63,15 +63,17 @@ class SessionStore(Protocol):
     def append(
         self, session: str, entries: Sequence[Entry], owner: Holder | None
     ) -> bool:
-        """Write all of the entries. Return False, and write none, if `owner` has no lease; None needs none."""
+        """Write all entries. Return False, without writing, if `owner` does not have the lease; None needs no lease."""
         ...
 
     def read(self, session: str, *prefixes: str) -> StoredSession | None:
-        """Return the entries whose key begins with one of the prefixes, as of one moment, or None."""
+        """Return the entries whose keys begin with one of the prefixes, from one moment; None if the session does not
+        exist.
+        """
         ...
 
     def list(self) -> Sequence[StoredSession]:
-        """Return every session with its entries whose key begins with `info/`."""
+        """Return every session, with the entries whose keys begin with `info/`."""
         ...
 
     def search(self, words: Sequence[str], limit: int) -> Sequence[Hit]:
@@ -79,17 +81,17 @@ class SessionStore(Protocol):
         ...
 
     def lease(self, session: str, owner: Holder) -> Holder | None:
-        """Take or renew the lease. Return the other living process that has it; None if `owner` has it now."""
+        """Take or renew the lease; return None. If another living process has it, return that process."""
         ...
 
     def release(self, session: str, owner: Holder) -> None:
-        """Give the lease back, if `owner` has it."""
+        """Release the lease, if `owner` has it."""
         ...
 
     def delete(self, session: str) -> None:
-        """Drop all entries of a session, and its lease."""
+        """Delete all entries of a session, and its lease."""
         ...
 
     def close(self) -> None:
-        """Give everything back; the next call opens it again."""
+        """Close the store; the next call opens it again."""
         ...

@@ -18,18 +18,18 @@ from mcpagent.values.messages import Spent, Usage
 EndState: TypeAlias = Literal["done", "failed", "cancelled"]
 
 MAX_READ = 20_000
-"""Characters of such a text that are checked for secrets."""
+"""Maximum number of characters of an error's text that are checked for secrets."""
 
 MAX_ERROR = 500
-"""Characters of the text of an error that is not mcpagent's."""
+"""Maximum number of characters of the text of an error that is not mcpagent's."""
 
 
 @dataclass(frozen=True, slots=True)
 class DurableResult:
-    """The result of a run; with the stop "calls_pending", `pending` wait for `DurableRuns.answer`.
+    """The result of a run; with the stop reason "calls_pending", the calls in `pending` wait for `DurableRuns.answer`.
 
-    `output` is the JSON data that the answer holds, if an `output_type` was given. It is None if the answer does not
-    fit; `problems` say why. `limit` is the one that ended the run, if one did.
+    `output` is the answer as JSON data, if an `output_type` was requested; None if it does not match, and `problems`
+    has the errors. `limit` is the limit that ended the run, None if no limit did.
     """
 
     answer: str
@@ -42,12 +42,14 @@ class DurableResult:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the whole run, as the provider counted them, with those of agents that it called as tools."""
+        """The tokens of the whole run as reported by the provider, including those of agents that it called as
+        tools.
+        """
         return self.spent.usage
 
     @classmethod
     def of(cls, finished: RunFinished, spent: Spent) -> DurableResult:
-        """Return the result of a run. `spent` counts every process that worked on it."""
+        """Return the result of a run. `spent` is the usage in all processes that worked on it."""
         about = {
             "output": finished.output,
             "problems": finished.problems,
@@ -58,7 +60,7 @@ class DurableResult:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The end of the run with this ID. It has a result or an error, never both."""
+    """The end of the run with this ID: a result or an error, never both."""
 
     run: str
     result: DurableResult | None = None
@@ -66,7 +68,7 @@ class RunEnded:
 
     @property
     def state(self) -> EndState:
-        """Why there is nothing left to do."""
+        """The state of the ended run: "done", "cancelled" or "failed"."""
         if self.result is not None:
             return "done"
         if isinstance(self.error, RunCancelledError):
@@ -75,9 +77,9 @@ class RunEnded:
 
     @classmethod
     def failed(cls, run: str, error: Exception) -> RunEnded:
-        """Return the end of a run that raised. An error that is not mcpagent's is named in an `McpAgentError`.
+        """Return the end of a run that raised an error. One that is not mcpagent's is described in an `McpAgentError`.
 
-        Secrets are replaced before a long text is cut: half of a secret would not be known for one.
+        Secrets are replaced before a long text is cut, because half of a secret would not be recognised.
         """
         if isinstance(error, McpAgentError):
             return cls(run, error=error)
@@ -87,10 +89,10 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The state of one run in its session. `is_under_way`: a worker began it, and it has not ended.
+    """The state of one run in its session. `is_under_way`: a worker has begun it, and it has not ended.
 
-    `is_cancelled`: its owner cancelled it, so it ends before its next step. `updated` is the time of the last write of
-    the session, in seconds since 1970.
+    `is_cancelled`: its owner cancelled it, so it ends before its next step. `updated` is the time of the session's last
+    write, in seconds since 1970.
     """
 
     is_under_way: bool = False
@@ -109,14 +111,14 @@ def ended_to_json(ended: RunEnded) -> dict[str, Any]:
 
 
 def ended_from_json(run: str, data: Mapping[str, Any]) -> RunEnded:
-    """Return the end that `ended_to_json` wrote."""
+    """Return the end that `ended_to_json` returned as `data`."""
     if (error := data.get("error")) is not None:
         return RunEnded(run, error=error_from_json(error))
     return RunEnded(run, load_value(DurableResult, data))
 
 
 def _plain(value: object) -> object:
-    """Return a field of an error if JSON has it, else None."""
+    """Return a field of an error if JSON can contain it, else None."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, str | int | float | NoneType):
@@ -131,7 +133,7 @@ def error_to_json(error: McpAgentError) -> dict[str, Any]:
 
 
 def error_from_json(data: Mapping[str, Any]) -> McpAgentError:
-    """Return the error that `error_to_json` wrote; of an unknown kind, an `McpAgentError`."""
+    """Return the error that `error_to_json` returned as `data`; for an unknown type, an `McpAgentError`."""
     kind = error_class(str(data["kind"]))
     if not (isinstance(kind, type) and issubclass(kind, McpAgentError)):
         kind = McpAgentError

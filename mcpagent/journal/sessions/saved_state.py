@@ -17,9 +17,9 @@ from mcpagent.values.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class InitialValues:
-    """The values that a conversation began with, which later requests repeat exactly.
+    """The values at the start of a conversation, which later requests repeat exactly.
 
-    `given_system` is the system prompt of a history that the caller passed. `how_found` is the mode of tool discovery;
+    `given_system` is the system prompt of a history that the caller passed. `how_found` is the mode of tool discovery.
     `offered` are the tools that were offered from the start, in order, with their definitions at that time.
     """
 
@@ -31,11 +31,13 @@ class InitialValues:
 
 
 MAX_KNOWN = 2_000
-"""The most tools whose names are stored; with more tools, a reopened session uses the present tools."""
+"""Maximum number of tools whose names are stored. If there are more, a reopened session uses the current tools."""
 
 
 class KnownTools:
-    """Which tools there were, for a session whose model has to search for them. Two of the same tuple are equal."""
+    """The tools that existed, for a session whose model has to search for them. Two values of the same tuple are
+    equal.
+    """
 
     __slots__ = ("_keys", "_tools")
 
@@ -49,7 +51,7 @@ class KnownTools:
         """The tools by identity, independent of their offered names."""
         if (
             self._keys is None
-        ):  # not cached: a thousand per session would take ten times the memory
+        ):  # not cached, because a thousand keys for each session would need ten times the memory
             return frozenset(tool.definition.key for tool in self._tools)
         return self._keys
 
@@ -63,7 +65,7 @@ class KnownTools:
     __hash__ = None  # type: ignore[assignment]
 
     def to_json(self) -> dict[str, list[str | list[str]]] | None:
-        """Names by source ID ("": none), with the listed name if that is another; None if there are too many."""
+        """Return the names by source ID ("": none), with the listed name if it differs; None if there are too many."""
         if len(self._tools) > MAX_KNOWN:
             return None
         found: dict[str, list[str | list[str]]] = {}
@@ -78,7 +80,7 @@ class KnownTools:
     def from_json(
         cls, data: Mapping[str, Sequence[str | Sequence[str]]] | None
     ) -> KnownTools | None:
-        """Read the result of `to_json`."""
+        """Return the value that `to_json` returned as `data`."""
         if data is None:
             return None
         return cls(
@@ -98,7 +100,9 @@ def _known_key(source: str, entry: str | Sequence[str]) -> ToolKey:
 
 @dataclass(frozen=True, slots=True)
 class LastAnnounced:
-    """The last announced descriptions of connected servers, servers that were connecting, and known tools."""
+    """What the model was last informed about: descriptions of connected servers, connecting servers, and known
+    tools.
+    """
 
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
     connecting: tuple[str, ...] = ()
@@ -107,7 +111,7 @@ class LastAnnounced:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRun:
-    """An unfinished run: the position of its first message, and its use so far."""
+    """An unfinished run: the index of its first message, and its usage so far."""
 
     begins_at: int = 0
     turns: int = 0
@@ -116,7 +120,7 @@ class UnfinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class PendingParts:
-    """Message parts that are not yet in the history, and whether the last message is a prompt without an answer."""
+    """Message parts that are not in the history yet, and whether the last message is a prompt without an answer."""
 
     parts: tuple[Part, ...] = ()
     unanswered_prompt: bool = False
@@ -124,7 +128,7 @@ class PendingParts:
 
 @dataclass(frozen=True, slots=True)
 class StoppedAnswer:
-    """The words of an answer that the user stopped, and the number of messages before it."""
+    """The text of an answer that the user stopped, and the number of messages before it."""
 
     place: int
     text: str
@@ -132,15 +136,16 @@ class StoppedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """The whole state.
+    """The whole state of a session.
 
-    `spent` is the use of earlier runs, `state` the namespaces of the `ToolContext` as plain JSON data.
-
-    `pending` are the calls that wait; from a store they have an ID and a kind alone. `durable` is the ID of the durable
-    run that owns the session until it ends; `ended` is that of a run that ends now. `trace` names its last run in
-    traces, for a run that resumes it. `output` is what the answer of the run is to be, by its schema, while it is not
-    over or its calls wait. `programs` is what code mode keeps (`code_mode/memory.py`). `windows` are the context
-    windows that refused requests have shown, in tokens, by the model's name. `stopped` are shown to people alone.
+    - `spent`: the usage of earlier runs. `state`: the namespaces of the `ToolContext` as plain JSON data.
+    - `pending`: the calls that wait; when read from a store, they have only an ID and a kind.
+    - `durable`: the ID of the durable run that owns the session until it ends; `ended`: the end of a run that ends now.
+    - `trace`: identifies its last run in traces, for a run that resumes it.
+    - `output`: the specification of the run's answer, until it ends; also while its calls wait.
+    - `programs`: the state that code mode stores (`code_mode/memory.py`).
+    - `windows`: context windows in tokens that refused requests have shown, by model name.
+    - `stopped`: answers that the user stopped, which only people see.
     """
 
     beginning: InitialValues = field(default_factory=InitialValues)
@@ -160,7 +165,9 @@ class SavedState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SavedState:
-        """Read the value of a store. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
+        """Create the state from the values in a store. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for
+        invalid ones.
+        """
         known = {
             name: _from_json(name, values[name])
             for name in _KINDS
@@ -173,7 +180,7 @@ _PROGRAMS = "programs/"
 
 
 def programs_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of `SavedState.programs`, each stored as a separate value."""
+    """Return the value of `SavedState.programs`, whose parts are stored as separate values."""
     return {
         name.removeprefix(_PROGRAMS): data
         for name, data in values.items()
@@ -184,7 +191,7 @@ def programs_in(values: Mapping[str, Any]) -> dict[str, Any]:
 def programs_to_json(
     now: Mapping[str, Any], before: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the values that differ; None for a part that is gone."""
+    """Return the parts of programs that differ, as values; None for a part that was removed."""
     names = [*now, *(name for name in before if name not in now)]
     return {
         f"{_PROGRAMS}{name}": now.get(name)
@@ -198,7 +205,9 @@ _IN_ASCII = json.JSONEncoder(separators=(",", ":"))
 
 
 def written_json(data: Any) -> str:
-    """Return the JSON text for a store: strict JSON, with lone surrogates escaped, since a model may send such."""
+    """Return data as JSON text for a store: strict JSON, with lone surrogates escaped, because a model may send
+    these.
+    """
     text = _AS_IT_IS.encode(data)
     if text.isascii():
         return text
@@ -210,19 +219,19 @@ def written_json(data: Any) -> str:
 
 
 def progress_to_json(progress: CallProgress) -> Any:
-    """Return the stored form of a call's progress: all fields except files, which no value of a program can contain."""
+    """Return the stored form of a call's progress: all fields except files, which a program's values cannot contain."""
     data = dump_value(progress)
     del data["blocks"]
     return data
 
 
 def progress_from_json(data: Any) -> CallProgress:
-    """Read the result of `progress_to_json`."""
+    """Return the progress that `progress_to_json` returned as `data`."""
     return load_value(CallProgress, {"times_sent": 1, **data})
 
 
 def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
-    """Return the steps from this position on, by position.
+    """Return the steps from the message index `first` on, by index.
 
     The offered names are None if they equal those of the previous step.
     """
@@ -242,7 +251,7 @@ def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
 
 
 def steps_from_json(data: Mapping[int, Any]) -> tuple[Step, ...]:
-    """Read the result of `steps_to_json` for all steps."""
+    """Return the steps from the stored results of `steps_to_json`."""
     steps: list[Step] = []
     for place, step in sorted(data.items()):
         before = steps[-1].offered if steps else ()
@@ -255,12 +264,12 @@ def steps_from_json(data: Mapping[int, Any]) -> tuple[Step, ...]:
 
 
 def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
-    """Return which calls wait, and for what; the request itself can be rebuilt from the history and the tool."""
+    """Return the IDs and kinds of pending calls; the requests can be rebuilt from the history and the tools."""
     return [{"call_id": call.call_id, "kind": call.kind} for call in pending]
 
 
 def to_json(name: str, value: Any) -> Any:
-    """Return the value of this name as a store keeps it."""
+    """Return the value with this name in its stored form."""
     if name == "pending":
         return which_wait(value)
     if name == "told":
@@ -313,4 +322,4 @@ _KINDS: Mapping[str, Any] = {
     "trace": str,
     "output": dict[str, Any],
 }
-"""The values that a store keeps, by name."""
+"""The types of the stored values, by name."""

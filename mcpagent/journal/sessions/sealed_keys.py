@@ -1,4 +1,4 @@
-"""Seal a key in a database row with the database's password: only its users can open it."""
+"""Encrypt a key in a database row with the database's password, so that only its users can read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write a session before each next step: the changes since the last write."""
+"""Write a session before each step: the changes since the last write."""
 
 from __future__ import annotations
 
@@ -37,21 +37,22 @@ _NAMES = tuple(item.name for item in fields(SavedState) if item.name != "ended")
 _NOTHING = SavedState()
 
 _UNKNOWN = object()
-"""Placeholder for a value that may be in the store or not, since a write failed."""
+"""Marks a value that may or may not be in the store, because a write failed."""
 
 _READ_FOR_TITLE = 10_000
-"""Characters of a prompt that are checked for secrets before its first words become the title."""
+"""Number of characters of a prompt that are checked for secrets before its first words become the title."""
 
 
 class _EarlierWriteError(SessionStoreError):
-    """Raised by a write if an earlier one failed."""
+    """Raised by a write if an earlier one has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """The differences to the last write: messages from `keep` on, of `length` that the store has, and values by name.
+    """The differences from the last write: `length` messages are stored, those from `keep` on differ; `names` of
+    changed values.
 
-    `programs` are the parts of programs' variables that the store has.
+    `programs` are the stored parts of programs' variables.
     """
 
     keep: int
@@ -62,9 +63,9 @@ class _Since:
 
 
 class SessionWriter:
-    """Writes one session into a store: the differences to its last write, as entries.
+    """Writes one session to a store, as entries with the differences from the last write.
 
-    A write that fails raises for its caller, and the next write repeats it. Raises `SessionBusyError` if another
+    A failed write raises an error for its caller, and the next write repeats it. Raises `SessionBusyError` if another
     `SessionWriter` has the session.
     """
 
@@ -80,49 +81,49 @@ class SessionWriter:
         self.store, self.session = store, session
         self.is_released = False
         self.run = standing.durable
-        """The ID of the run that entries belong to."""
+        """The ID of the run that new entries belong to."""
         if kept is not None:
             messages = kept.messages
         else:
             messages = ()
         self._length = len(messages)
         self._longest = len(messages)
-        """The most messages that may be in the store."""
+        """The maximum number of messages that may be in the store."""
         self._answers = [is_answer(message) for message in messages]
         self._calls: set[str] = set(kept.calls) if kept is not None else set()
-        """The IDs of the calls whose progress may be in the store."""
+        """The IDs of calls whose progress may be in the store."""
         if kept is not None:
             self._info = kept.info
         else:
             self._info = SessionInfo(session, "", time.time(), 0.0)
         if self._info.is_named:
             self._info = replace(self._info, title="", is_named=False)
-        # A conversation stays in the folder in which it began, also if it is continued elsewhere.
+        # A conversation keeps the folder in which it began, even if it is continued in another one.
         self._info = replace(self._info, folder=self._info.folder or _current_folder())
         self._is_new = not messages
         self._standing: dict[str, Any] = {
             name: getattr(standing, name) for name in _NAMES
         }
         self._programs: set[str] = set(standing.programs)
-        """The names of program parts that may be in the store."""
+        """The names of parts of programs that may be in the store."""
         self._progress_log: Sequence[str] | None = None
         self._progress_written = 0
-        """The number of entries of that log in the store."""
+        """The number of entries of the progress log that were written."""
         self._failure: SessionStoreError | None = None
         self._attempt = 0
-        """The number of complete rewrites."""
+        """The number of complete rewrites after failures."""
 
     async def write(
         self, conversation: Conversation, standing: SavedState, *, model: str
     ) -> None:
-        """Write the changes, if there are any. Raises `SessionStoreError`, and then writes nothing.
+        """Write the changes, if there are any. Raises `SessionStoreError` if nothing was written.
 
-        Raises `RunCancelledError` after the write if its owner cancelled the current durable run.
+        Raises `RunCancelledError` after the write if the owner has cancelled the current durable run.
         """
         is_cancelled = False
         try:
             is_cancelled = await self._written(conversation, standing, model)
-        except _EarlierWriteError:  # no caller awaited that write; a retry may succeed
+        except _EarlierWriteError:  # no caller awaited the earlier write, so try again
             is_cancelled = await self._written(conversation, standing, model)
         if is_cancelled:
             raise RunCancelledError(standing.durable)
@@ -138,7 +139,7 @@ class SessionWriter:
     def write_soon(
         self, conversation: Conversation, standing: SavedState, *, model: str
     ) -> Future[bool] | None:
-        """Do as `write` without waiting; return None if nothing differs."""
+        """Write like `write`, without waiting; return None if nothing differs."""
         since = self._since(conversation, standing)
         entries = [
             *self._messages(conversation, since),
@@ -149,7 +150,9 @@ class SessionWriter:
         if self._is_new and not len(conversation) and standing.ended is None:
             return None  # there is no message yet
         if standing.run is not None:
-            since.names.add("run")  # values that differ in seconds alone are equal
+            since.names.add(
+                "run"
+            )  # values that differ only in seconds compare as equal
         entries += _values(since.names, standing, since.programs)
         if standing.ended is not None:
             entries += [standing.ended]
@@ -177,7 +180,7 @@ class SessionWriter:
         attempt = self._attempt
 
         def check() -> None:
-            """Leave no gap behind a write that failed."""
+            """Refuse this write if an earlier one failed, so that the store has no gap."""
             if self._failure is not None:
                 raise _EarlierWriteError(str(self._failure))
             if attempt != self._attempt:
@@ -197,11 +200,11 @@ class SessionWriter:
 
     @property
     def version(self) -> float:
-        """The time of the last write of this process. If the store has the same, no other process wrote since."""
+        """The time of this process's last write. If the store has the same time, no other process has written since."""
         return self._info.updated
 
     def _since(self, conversation: Conversation, standing: SavedState) -> _Since:
-        """Return the differences to the last write; after a failed write, everything counts as different."""
+        """Return the differences from the last write; after a failed write, everything counts as different."""
         if self._failure is not None:
             self._failure, self._attempt = None, self._attempt + 1
             return _Since(
@@ -223,7 +226,7 @@ class SessionWriter:
     def _messages(
         self, conversation: Conversation, since: _Since
     ) -> list[JournalEntry]:
-        """Return the messages that are new or different, and those that were taken back."""
+        """Return entries for new or changed messages, and for those that were removed."""
         messages = conversation.messages[since.keep :]
         if messages:
             steps = steps_to_json(conversation.steps, since.keep)
@@ -240,7 +243,7 @@ class SessionWriter:
     def _changed_calls(
         self, conversation: Conversation, since: _Since
     ) -> list[JournalEntry]:
-        """Return the progress of the calls that changed since the last write."""
+        """Return entries for the calls whose progress changed since the last write."""
         changed = dict.fromkeys(conversation.progress_log[self._progress_written :])
         if since.is_all_of_the_calls:
             changed = dict.fromkeys([*self._calls, *conversation.progress])
@@ -255,13 +258,13 @@ class SessionWriter:
         ]
 
     def release(self) -> None:
-        """Lets others have it, once all is written; a second call does nothing."""
+        """Let other processes have the session after everything is written. A second call has no effect."""
         if not self.is_released:
             self.is_released = True
             self.store.keep_no_more(self.session)
 
     def keep_again(self) -> None:
-        """Take the session again, unchanged since `release`. Raises the errors of `SessionWriter`."""
+        """Take the session again after `release`. Raises the errors of the constructor."""
         self.store.keep(self.session)
         self.is_released = False
 
@@ -280,7 +283,7 @@ class SessionWriter:
 def _values(
     names: Iterable[str], standing: SavedState, programs_before: Mapping[str, Any]
 ) -> list[JournalEntry]:
-    """Return the values of these names, and the parts of programs' variables that differ."""
+    """Return entries for the values with these names, and for the changed parts of programs' variables."""
     entries: list[JournalEntry] = []
     for name in sorted(names):
         value = getattr(standing, name)
@@ -296,7 +299,7 @@ def _values(
 def info_of(
     before: SessionInfo, length: int, standing: SavedState, *, model: str, turns: int
 ) -> SessionInfo:
-    """Return the line of a session of so many messages in a list, as of now."""
+    """Return the current summary of a session with `length` messages, based on the earlier summary `before`."""
     spent = standing.spent + (
         standing.run.spent if standing.run is not None else Spent()
     )
@@ -321,12 +324,12 @@ def _title_of(messages: Sequence[Message]) -> str:
 def _current_folder() -> str:
     try:
         return os.getcwd()
-    except OSError:  # it was deleted
+    except OSError:  # the current folder was deleted
         return ""
 
 
 def restored(kept: LoadedSession) -> tuple[Conversation, SavedState]:
-    """Return the stored conversation and its state. Raises `SessionStoreError` for invalid data."""
+    """Return the conversation and the state of a stored session. Raises `SessionStoreError` for invalid data."""
     try:
         standing = SavedState.from_json(kept.values)
         progress = {call: progress_from_json(data) for call, data in kept.calls.items()}
@@ -352,7 +355,7 @@ def restored(kept: LoadedSession) -> tuple[Conversation, SavedState]:
 def kept_as(
     info: SessionInfo, conversation: Conversation, standing: SavedState, *, model: str
 ) -> LoadedSession:
-    """Return the session as a store would have it now; `restored` reads it. `info` is its line in a list so far."""
+    """Return the session as a store would return it now; `restored` accepts it. `info` is its summary so far."""
     messages = tuple(conversation.messages)
     before = replace(
         info,

@@ -1,6 +1,6 @@
-"""Sessions in a database, in SQL for both SQLite and PostgreSQL; each adds its own connection.
+"""Sessions in a database, in SQL for both SQLite and PostgreSQL; each of them adds its connection.
 
-One thread at a time uses a store. Each method is one transaction.
+Only one thread at a time uses a store. Each method is one transaction.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mcpagent.journal.sessions.protocol import Entry, Hit, StoredSession
 from mcpagent.journal.sessions.sql_tables import FIRST_VERSION, Migrations
 
 MAX_EXPIRING = 1_000_000_000
-"""Characters of entries that expire, over all sessions; beyond this the oldest are dropped before their time."""
+"""Maximum characters of all entries that expire, over all sessions; beyond it, the oldest are deleted early."""
 
 BUSY_SECONDS = 30.0
-"""The total time that one use of the store waits for other processes."""
+"""Maximum time that one use of the store waits for other processes."""
 
 TIDY_SECONDS = 600.0
-"""Interval of checks for expired entries, in a process that uses the store."""
+"""Interval of checks for expired entries in a process that uses the store."""
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ _REPLACING = (
 )
 
 _LAST = chr(0x10FFFF)
-"""Sorts after every character of a key, so `prefix + _LAST` is after every key that begins with the prefix."""
+"""A character that sorts after all others: `prefix + _LAST` sorts after every key that begins with the prefix."""
 
 _HOLDER = (
     "SELECT h.pid, h.host, h.since, h.token FROM leases l "
@@ -45,36 +45,38 @@ _HOLDER = (
 
 
 class SqlStore(ABC):
-    """A `SessionStore` over one database. `where` names it in errors, without a password.
+    """A `SessionStore` in one database. `where` names it in errors, without a password.
 
-    A process that has a lease has a row in `holders`. Its token is alive as long as the process is.
+    Each process that has a lease has a row in `holders`. Its token is alive as long as the process is.
     """
 
     renew_seconds: float | None = None
 
     for_update = ""
-    """SQL after a SELECT, so that no other process changes a lease until the transaction ends."""
+    """SQL that is appended to a SELECT, so that no other process changes a lease until the transaction ends."""
 
     def __init__(self, where: str, migrations: Migrations) -> None:
         self.where, self.migrations = where, migrations
         self._known: str = ""
-        """The token of this process, once it is in `holders`."""
+        """The token of this process, "" before it is in `holders`."""
         self._tidied = 0.0
 
     @property
     def version(self) -> int:
-        """The version of the tables that this code knows."""
+        """The version of the tables that this code uses."""
         return FIRST_VERSION - 1 + len(self.migrations)
 
     def statements(self, found: int) -> list[str]:
-        """Return the statements that make the tables of this version from those of version `found`; 0: no tables."""
+        """Return the statements that migrate tables of version `found` to this version; 0: no tables."""
         done = 0
         if found:
             done = found - FIRST_VERSION + 1
         return list(chain.from_iterable(self.migrations[done:]))
 
     def require_version(self, found: int, other: str) -> None:
-        """Raise `SessionStoreError` for tables that this code cannot use; `other` names a place to use instead."""
+        """Raise `SessionStoreError` for tables of a version that this code cannot use; `other` suggests another
+        location.
+        """
         if found > self.version:
             raise SessionStoreError(
                 f"{self.where}: was written by a newer mcpagent (tables {found}, this one knows {self.version});"
@@ -85,20 +87,22 @@ class SqlStore(ABC):
                 f"{self.where}: was written by mcpagent before its first release (tables {found}); use {other}"
             )
 
-    # -- parts that each database implements-------------------------------------------------------------------------
+    # -- Methods that each database implements -------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """True if there is a connection; without one, the store holds no lock."""
+        """Return whether there is a connection; without one, the store holds no lock."""
 
     @abstractmethod
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement, `?` for each value, and return its rows."""
+        """Run one statement with `?` for each value, and return its rows."""
 
     @abstractmethod
     def transaction(self, *, writes: bool = True) -> AbstractContextManager[None]:
-        """Run all that is inside, or nothing. Raise `SessionStoreError` in one line for any error of the database."""
+        """Run the block as a transaction: all or nothing. Raises `SessionStoreError` in one line for any error of the
+        database.
+        """
 
     def together(self) -> AbstractContextManager[object]:
         """Return a context in which statements are sent as a batch, without waiting for each; they return no rows."""
@@ -106,11 +110,11 @@ class SqlStore(ABC):
 
     @abstractmethod
     def be_alive(self, token: str) -> None:
-        """Make `is_alive` of this token true everywhere until the process ends in any way."""
+        """Make `is_alive` return True for this token in all processes, until this process ends in any way."""
 
     @abstractmethod
     def is_alive(self, token: str) -> bool:
-        """Return whether the process with this token lives; asked of other processes only."""
+        """Return whether the other process with this token is alive."""
 
     @abstractmethod
     def search(self, words: Sequence[str], limit: int) -> list[Hit]:
@@ -122,15 +126,17 @@ class SqlStore(ABC):
 
     @abstractmethod
     def check(self) -> list[str]:
-        """Return the faults of the database itself, a line each."""
+        """Return the problems of the database itself, one line each."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; the next use opens it again."""
+        """Close the connection; the next use opens it again."""
 
     @abstractmethod
     def disown(self) -> None:
-        """Forget the connection that a fork has copied, without a word to the database: it is the other process's."""
+        """Forget a connection inherited by a fork without a message to the database: it belongs to the parent
+        process.
+        """
 
     def signing_key(self) -> bytes | None:
         """Return the key that all workers of this database share; None if each machine has its own."""
@@ -138,15 +144,17 @@ class SqlStore(ABC):
 
     @abstractmethod
     def attempt(self, work: Callable[[], _T], until: float) -> _T:
-        """Do the work, which waits for other processes until that moment of `time.monotonic` in all."""
+        """Do the work, which may wait for other processes until the time `until` of `time.monotonic`."""
 
     def return_space(self) -> None:  # noqa: B027 - a server does so by itself
-        """Give the space of dropped rows back to the system."""
+        """Return the disk space of deleted rows to the system."""
 
-    # -- leases -------------------------------------------------------------------------------------------------------
+    # -- Leases --------------------------------------------------------------------------------------------------------
 
     def lease(self, session: str, owner: Holder) -> Holder | None:
-        """Take the lease, also from a dead process. Return the other living process that has it, else None."""
+        """Take the lease, also from a dead process; return None. If another living process has it, return that
+        process.
+        """
         with self.transaction():
             self._be_known(owner)
             self.execute(
@@ -169,7 +177,7 @@ class SqlStore(ABC):
         return None
 
     def release(self, session: str, owner: Holder) -> None:
-        """Give the lease back, if `owner` has it."""
+        """Release the lease, if `owner` has it."""
         if self.is_open:
             with self.transaction():
                 self.execute(
@@ -178,7 +186,7 @@ class SqlStore(ABC):
                 )
 
     def join(self, owner: Holder) -> None:
-        """Make this process known, also before it has a lease."""
+        """Make this process known to others, even before it has a lease."""
         with self.transaction():
             self._be_known(owner)
 
@@ -188,7 +196,7 @@ class SqlStore(ABC):
             return self.is_alive(token)
 
     def dead_holders(self, owner: Holder) -> list[Holder]:
-        """Return processes that ended without giving back their leases, and drop these."""
+        """Return the processes that ended without releasing their leases, and remove them."""
         with self.transaction():
             known = [
                 Holder(*row)
@@ -243,12 +251,12 @@ class SqlStore(ABC):
             (token, token),
         )
 
-    # -- entries ------------------------------------------------------------------------------------------------------
+    # -- Entries -------------------------------------------------------------------------------------------------------
 
     def append(
         self, session: str, entries: Sequence[Entry], owner: Holder | None
     ) -> bool:
-        """Write all of the entries. Return False, and write none, if `owner` has no lease; None needs none."""
+        """Write all entries. Return False, without writing, if `owner` does not have the lease; None needs no lease."""
         with self.transaction():
             if owner is not None:
                 self._be_known(owner)
@@ -285,7 +293,7 @@ class SqlStore(ABC):
             self.add_words(session, entry.key, entry.words)
 
     def read(self, session: str, *prefixes: str) -> StoredSession | None:
-        """Return the entries whose key begins with one of the prefixes, or None."""
+        """Return the entries whose keys begin with one of the prefixes; None if the session does not exist."""
         with self.transaction(writes=False):
             entries: list[Entry] = []
             for prefix in prefixes:
@@ -312,7 +320,7 @@ class SqlStore(ABC):
         return None
 
     def _living(self, holder: Holder | None, alive: dict[str, bool]) -> Holder | None:
-        """Return the holder if it lives; `alive` remembers the answers."""
+        """Return the holder if its process is alive, else None; `alive` caches the answers."""
         if holder is None or holder.token == self._known:
             return holder
         if holder.token not in alive:
@@ -322,11 +330,11 @@ class SqlStore(ABC):
         return None
 
     def list(self) -> list[StoredSession]:
-        """Return every session with its entries whose key begins with `info/`."""
+        """Return every session, with the entries whose keys begin with `info/`."""
         found: dict[str, list[Entry]] = {}
         alive: dict[str, bool] = {}
         with self.transaction(writes=False):
-            # An index covers just these keys ("0" follows "/"), so they are written out.
+            # An index covers exactly these keys ("0" follows "/"), so the condition is written out.
             covered = "key >= 'info/' AND key < 'info0'"
             query = f"SELECT session, {_FIELDS} FROM entries WHERE {covered}"  # noqa: S608 - ours
             rows = self.execute(query)
@@ -344,14 +352,14 @@ class SqlStore(ABC):
         ]
 
     def delete(self, session: str) -> None:
-        """Drop all entries of a session, and its lease."""
+        """Delete all entries of a session, and its lease."""
         with self.transaction():
             for table in ("entries", "words", "leases"):
                 self.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - names of ours
         self.return_space()
 
     def size(self, prefix: str) -> tuple[int, int]:
-        """Return how many entries have a key that begins with the prefix, and their characters."""
+        """Return the number of entries whose keys begin with the prefix, and their total characters."""
         with self.transaction(writes=False):
             count, size = self.execute(
                 "SELECT count(*), coalesce(sum(size), 0) FROM entries WHERE key >= ? AND key < ?",
@@ -359,19 +367,19 @@ class SqlStore(ABC):
             )[0]
         return int(count), int(size)
 
-    # -- retention ----------------------------------------------------------------------------------------------------
+    # -- Retention -----------------------------------------------------------------------------------------------------
 
     def tidy_sometimes(self) -> None:
-        """Call `tidy` if it has not run for a while."""
+        """Call `tidy` if it was not called for a while."""
         if time.monotonic() - self._tidied >= TIDY_SECONDS or self._tidied == 0.0:
             self._tidied = time.monotonic()
-            with suppress(SessionStoreError):  # the next look will do
+            with suppress(SessionStoreError):  # a later call can do it
                 self.tidy()
 
     def tidy(self, most: int = MAX_EXPIRING) -> None:
         """Delete expired entries.
 
-        If the remaining entries with an expiry date exceed `most` characters together, delete those that expire first.
+        If the remaining entries with an expiry exceed `most` characters together, delete those that expire first.
         """
         dropped = 0
         with self.transaction():

@@ -1,4 +1,4 @@
-"""The tables of a database of sessions, in the SQL of SQLite or PostgreSQL."""
+"""The tables of a database for sessions, in the SQL of SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TABLES = (
     "CREATE TABLE leases(session TEXT PRIMARY KEY, holder TEXT) $rowless",
     "CREATE INDEX leases_by_holder ON leases(holder)",
 )
-"""Tables for sessions as entries, for the processes that hold leases, and for the leases."""
+"""The tables of entries, of processes that hold leases, and of leases."""
 
 
 def tables(dialect: Mapping[str, str], *searched: str) -> Sequence[str]:
-    """Return the statements that make the tables; `searched` are the database's own for the words of a search."""
+    """Return the statements that create the tables; `searched` are the database's own statements for searches."""
     written = [Template(statement).substitute(dialect) for statement in _TABLES]
     return [*written, *searched]

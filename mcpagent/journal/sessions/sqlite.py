@@ -25,7 +25,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 _T = TypeVar("_T")
 
 CLOSE_SECONDS = 2.0
-"""Timeout of closing for other processes, while it releases leases; the end of the process releases them, too."""
+"""How long closing waits for other processes to release leases; the end of the process also releases them."""
 
 _WAIT_SECONDS = (0.0005, 0.002)
 
@@ -40,7 +40,7 @@ MIGRATIONS: Migrations = (
         """CREATE TABLE words(
             number INTEGER PRIMARY KEY, session TEXT NOT NULL, key TEXT NOT NULL, words TEXT NOT NULL,
             UNIQUE(session, key))""",
-        # The words are in that table alone; the triggers are those of
+        # The words are stored only in the table `words`; the triggers are those of
         # https://sqlite.org/fts5.html#external_content_tables
         "CREATE VIRTUAL TABLE said USING fts5(words, content='words', content_rowid='number')",
         """CREATE TRIGGER said_more AFTER INSERT ON words BEGIN
@@ -51,12 +51,15 @@ MIGRATIONS: Migrations = (
 )
 
 _of_other_processes: list[sqlite3.Connection] = []
-"""Connections that a fork copied: closing one here would release the locks of the process that opened it
-(https://sqlite.org/howtocorrupt.html)."""
+"""Connections inherited by a fork: closing one here would release the locks of the process that opened it
+(https://sqlite.org/howtocorrupt.html).
+"""
 
 
 class SqliteStore(SqlStore):
-    """`path` is the file. `durability` "full" also survives a loss of power, for a sync of the disk at each write."""
+    """A session store in the SQLite file `path`. `durability` "full" also survives a power failure, by a sync of the
+    disk at each write.
+    """
 
     def __init__(
         self,
@@ -70,21 +73,21 @@ class SqliteStore(SqlStore):
         self._alive: int | None = None
         self._alive_as = path
         self._until = math.inf
-        """The moment, by `time.monotonic`, until which this use waits for other processes."""
+        """The time of `time.monotonic` until which the current use waits for other processes."""
 
     @property
     def is_open(self) -> bool:
-        """True if the connection is open."""
+        """Return whether the connection is open."""
         return self._connection is not None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement."""
+        """Run one SQL statement, and return its rows."""
         assert self._connection is not None
         return self._connection.execute(sql, values).fetchall()
 
     @contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[None]:
-        """All or nothing."""
+        """Run the block as a transaction: all or nothing."""
         try:
             connection = self._opened()
             self._begin(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -108,7 +111,8 @@ class SqliteStore(SqlStore):
         if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
             raise OSError(errno.EINVAL, "is no regular file")
         make_private(self.path.parent)
-        # SQLite gives its other files the permissions of this one; do not restore permissions that the umask removed.
+        # SQLite gives its other files the permissions of this one. Permissions that the umask removed must not come
+        # back.
         os.close(_private(self.path))
         connection = sqlite3.connect(
             self.path,
@@ -140,14 +144,14 @@ class SqliteStore(SqlStore):
         return connection
 
     def _begin(self, connection: sqlite3.Connection, how: str) -> int:
-        """Start a transaction in tables of a known version, and return that version."""
+        """Begin a transaction; return the version of the tables, which must be a known one."""
 
         def begin() -> int:
             connection.execute(how)
             try:
                 return self._require_known(
                     connection
-                )  # also later on: a newer mcpagent may have come to it
+                )  # checked every time, because a newer mcpagent may have migrated the file meanwhile
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
@@ -157,8 +161,6 @@ class SqliteStore(SqlStore):
     def _require_known(self, connection: sqlite3.Connection) -> int:
         """Return the version of the tables. Raises `SessionStoreError` for a newer version, and for a file of another
         program.
-
-        Raises `SessionStoreError` for a newer one, and for a file that is not mcpagent's.
         """
         found, owner = (
             _pragma(connection, "user_version"),
@@ -175,12 +177,12 @@ class SqliteStore(SqlStore):
         return found
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Migrate the tables to the version of this code, in one transaction: a reader, or a crash, leaves the old or
-        the new one.
+        """Migrate the tables to this version in one transaction, so that others see either the old or the new version,
+        even after a crash.
         """
         found = self._begin(
             connection, "BEGIN IMMEDIATE"
-        )  # another process may have been faster
+        )  # another process may have migrated them first
         try:
             for statement in self.statements(found):
                 connection.execute(statement)
@@ -192,7 +194,7 @@ class SqliteStore(SqlStore):
                 connection.execute("ROLLBACK")
             raise
 
-    # -- who is alive -------------------------------------------------------------------------------------------------
+    # -- Which processes are alive -------------------------------------------------------------------------------------
 
     def be_alive(self, token: str) -> None:
         """Lock a separate file, which the system unlocks when the process ends in any way."""
@@ -204,7 +206,7 @@ class SqliteStore(SqlStore):
             _lock(self._alive)
 
     def is_alive(self, token: str) -> bool:
-        """Return whether the file of that process is locked."""
+        """Return whether the lock file of that process is locked."""
         file = self._holders / Path(token).name
         try:
             handle = os.open(file, os.O_RDWR)
@@ -223,7 +225,7 @@ class SqliteStore(SqlStore):
     def _holders(self) -> Path:
         return self.path.with_name(f"{self.path.name}-holders")
 
-    # -- searching, checking ------------------------------------------------------------------------------------------
+    # -- Searches and checks -------------------------------------------------------------------------------------------
 
     def add_words(self, session: str, key: str, words: str) -> None:
         """Make the words of an entry searchable."""
@@ -233,7 +235,7 @@ class SqliteStore(SqlStore):
         )
 
     def search(self, words: Sequence[str], limit: int) -> list[Hit]:
-        """Search by FTS5 and bm25. Each word is quoted, so nothing in it is an operator; the last is a prefix."""
+        """Search by FTS5 and bm25. Each word is quoted, so that none is an operator; the last one is a prefix."""
         quoted = ['"{}"'.format(word.replace('"', '""')) for word in words]
         with self.transaction(writes=False):
             rows = self.execute(
@@ -244,24 +246,24 @@ class SqliteStore(SqlStore):
         return [Hit(*map(str, row)) for row in rows]
 
     def return_space(self) -> None:
-        """Give free pages back to the file system."""
+        """Return free pages to the file system."""
         assert self._connection is not None
         with contextlib.suppress(
             sqlite3.OperationalError
-        ):  # another process writes; the next time will do
+        ):  # another process is writing; a later call can do it
             self._connection.execute("INSERT INTO said(said) VALUES('optimize')")
             self._connection.executescript(
                 "PRAGMA incremental_vacuum"
-            )  # `execute` would free one page
+            )  # `execute` would free only one page
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def attempt(self, work: Callable[[], _T], until: float) -> _T:
-        """Do the work, which waits for other processes until that moment, and is tried once in any case."""
+        """Do the work, which waits for other processes until that time; it is tried once in any case."""
         self._until = until
         return work()
 
     def check(self) -> list[str]:
-        """SQLite's own check of the file, and of the index of words, which is rebuilt if it is damaged."""
+        """Return the problems that SQLite's own check finds; a damaged index of words is rebuilt."""
         with self.transaction(writes=False):
             wrong = [str(row[0]) for row in self.execute("PRAGMA integrity_check(10)")]
         wrong = [line for line in wrong if line != "ok"]
@@ -271,7 +273,7 @@ class SqliteStore(SqlStore):
                     "INSERT INTO said(said, rank) VALUES('integrity-check', 1)"
                 )
             except sqlite3.DatabaseError as error:
-                if wrong:  # first the file
+                if wrong:  # if the file itself is damaged, do not check the index
                     return wrong
                 self.execute("INSERT INTO said(said) VALUES('rebuild')")
                 wrong.append(
@@ -280,7 +282,7 @@ class SqliteStore(SqlStore):
         return wrong
 
     def close(self) -> None:
-        """Give the leases back, and close the file."""
+        """Release the leases, and close the file."""
         if self._connection is not None:
             self._until = time.monotonic() + CLOSE_SECONDS
             with contextlib.suppress(SessionStoreError):
@@ -295,7 +297,9 @@ class SqliteStore(SqlStore):
         self._known = ""
 
     def disown(self) -> None:
-        """Close the lock file: its lock lasts as long as any process has the file open."""
+        """Forget the connection inherited by a fork, and close the lock file: its lock lasts as long as any process has
+        it open.
+        """
         if self._connection is not None:
             _of_other_processes.append(self._connection)
             self._connection = None
@@ -306,7 +310,7 @@ class SqliteStore(SqlStore):
 
 
 def _patiently(work: Callable[[], _T], until: float) -> _T:
-    """Retry the work while other processes lock the database, until that moment of `time.monotonic`.
+    """Retry the work while other processes lock the database, until that time of `time.monotonic`.
 
     SQLite's own busy handler retries less and less often, so a process that has waited long keeps waiting: with 8
     processes that write all the time, one write in a hundred took 3 s.
@@ -325,7 +329,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _told(error: sqlite3.Error | OSError) -> str:
-    """Return the error and its fix."""
+    """Return the error and its fix as text."""
     if isinstance(error, OSError):
         return f"cannot be used: {safe_line(error.strerror or str(error))}; name another file: --set session_db=FILE"
     text = safe_line(str(error), 160)
@@ -360,7 +364,7 @@ def _private(path: Path) -> int:
 
 
 def _lock(handle: int) -> bool:
-    """Lock a file for the time it is open; True if no other process had the lock."""
+    """Lock a file for as long as it is open; return True if no other process had the lock."""
     try:
         if sys.platform == "win32":
             import msvcrt

@@ -73,16 +73,16 @@ from mcpagent.utilities.text.secrets import hide, hide_environment, without_secr
 from mcpagent.values.messages import Message
 
 WAIT_SECONDS = 40.0
-"""Timeout of a store that does not answer at all; a locked one is an error earlier (`BUSY_SECONDS`)."""
+"""Maximum wait for a store that does not respond at all; a locked one fails earlier (`BUSY_SECONDS`)."""
 
 RELEASE_SECONDS = 2.0
-"""Timeout of a lease's release for other processes: the end of this process releases it, too."""
+"""How long releasing leases waits for other processes; the end of this process also releases them."""
 
 OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
-"""Retention time of a large result."""
+"""How long a large result is stored."""
 
 MARKS_KEPT_SECONDS = 30 * 24 * 3600.0
-"""Retention time of the mark of a cancelled run, whose session may never exist."""
+"""How long the mark of a cancelled run is stored; its session may never exist."""
 
 MAX_FOUND = 100
 MAX_ID = 200
@@ -91,15 +91,15 @@ _T = TypeVar("_T")
 
 
 def _nothing() -> None:
-    """Check nothing."""
+    """Do nothing: the default check of `write`."""
 
 
 class Sessions:
-    """`Agent(sessions=Sessions("chats.db"))`: the agent's sessions continue in any process.
+    """A session store for `Agent(sessions=Sessions("chats.db"))`: the agent's sessions can continue in any process.
 
     `where` is a file, created if it is missing (None: `sessions.db` in the user's data folder), or the address of a
     PostgreSQL database (`postgresql://user@host/name`; extra `mcpagent[postgres]`). `durability="full"` also survives a
-    loss of power; "normal" survives any end of the process. Secrets that mcpagent knows, `secrets`, and texts that look
+    power failure; "normal" survives any end of the process. Secrets that mcpagent knows, `secrets`, and texts that look
     like a key are replaced before any write. The store opens at its first use. Raises `SessionStoreError`, with one
     line, if it cannot be read or written.
     """
@@ -120,12 +120,13 @@ class Sessions:
         self._signing_key: Future[bytes | None] | None = None
         self._kept: set[str] = set()
         self._leased: set[str] = set()
-        """The sessions that this process has leased, to its knowledge; only the worker uses it."""
+        """The sessions that this process has leased, as far as it knows; used only by the worker thread."""
         self._seen: dict[str, float] = {}
-        """The time of the last write of a session that this process has read or made; for the worker alone."""
+        """The time of the last write of each session that this process has seen; used only by the worker thread."""
         self._users: Counter[str] = Counter()
-        """The number of users of each session in this process. The worker counts, so the order is that of the
-        requests."""
+        """The number of users of each session in this process. The worker thread counts, so the order is that of the
+        requests.
+        """
         _stores.add(self)
 
     def __repr__(self) -> str:
@@ -133,11 +134,13 @@ class Sessions:
 
     @property
     def where(self) -> str:
-        """The file, or the database without its password."""
+        """The file, or the address of the database without its password."""
         return self._store.where
 
     def read_signing_key(self) -> Future[bytes | None]:
-        """Read the key that all workers of this store share, once; it gives None if each machine has its own."""
+        """Read, once, the signing key that all workers of this store share; the result is None if each machine has its
+        own.
+        """
         if self._signing_key is None:
             store = self._store
             self._signing_key = self._do(
@@ -150,20 +153,20 @@ class Sessions:
         try:
             return self._result(self.read_signing_key())
         except SessionStoreError:
-            self._signing_key = None  # the next one asks again
+            self._signing_key = None  # the next call tries again
             return None
 
-    # -- one session, as an agent uses it -----------------------------------------------------------------------------
+    # -- One session, as an agent uses it ------------------------------------------------------------------------------
 
     def open(self, session: str) -> LoadedSession | None:
-        """Take the session for this process, and read it; None if it does not exist.
+        """Take the session for this process, and return its data; None if it does not exist.
 
         Raises `SessionBusyError` if another process has it.
         """
         return self._result(self.begin(session))
 
     def begin(self, session: str) -> Future[LoadedSession | None]:
-        """Do as `open`, in the background."""
+        """Do `open` in the background."""
 
         def work() -> LoadedSession | None:
             self._hold(session)
@@ -180,7 +183,9 @@ class Sessions:
         return self._do(work)
 
     def take(self, session: str) -> Future[float]:
-        """Do as `begin`, without reading: return the time of the last write, 0 if there is no such session."""
+        """Take the session like `begin` without reading it: the result is the time of its last write, 0 if it does not
+        exist.
+        """
 
         def work() -> float:
             self._hold(session)
@@ -196,7 +201,7 @@ class Sessions:
         return 0.0
 
     def reading(self, session: str) -> Future[LoadedSession | None]:
-        """Do as `read`, in the background; None if there is no such session."""
+        """Do `read` in the background; the result is None if the session does not exist."""
         return self._do(lambda: self._read(session, RUN))
 
     def _read(self, session: str, *others: str) -> LoadedSession | None:
@@ -212,7 +217,7 @@ class Sessions:
         return None
 
     def _entry(self, session: str, key: str) -> Any:
-        """Return the data of the entry with this key, or None."""
+        """Return the data of the entry with this key; None if it is missing."""
         stored = self._store.read(session, key)
         entry = None
         if stored is not None:
@@ -222,16 +227,18 @@ class Sessions:
         return None
 
     def _hold(self, session: str) -> None:
-        """Count one more user of the session here.
+        """Count one more user of the session in this process.
 
-        A session that does not exist gets its lease at its first write. Raises `SessionBusyError`.
+        A session that does not exist is leased at its first write. Raises `SessionBusyError`.
         """
         if session not in self._leased and self._store.read(session, INFO) is not None:
             self._lease(session)
         self._users[session] += 1
 
     def _lease(self, session: str) -> None:
-        """Take the lease. Raises `SessionBusyError`, and `SessionStoreError` if another process wrote meanwhile."""
+        """Take the lease. Raises `SessionBusyError`, or `SessionStoreError` if another process has written
+        meanwhile.
+        """
         other = self._store.lease(session, self._me)
         if other is not None:
             raise SessionBusyError(session, other)
@@ -248,7 +255,7 @@ class Sessions:
         )
 
     def keep(self, session: str) -> None:
-        """Reserve the writing of the session for the caller. Raises `SessionBusyError` if it is reserved here."""
+        """Reserve the session for a writer in this process. Raises `SessionBusyError` if it is already reserved."""
         if session in self._kept:
             raise SessionBusyError(session, self._me)
         self._kept.add(session)
@@ -260,7 +267,7 @@ class Sessions:
         self._running().soon(count)
 
     def keep_no_more(self, session: str) -> None:
-        """End `keep`; another process may take the session once all is written and nothing here uses it."""
+        """End `keep`. After all writes, if nothing in this process uses the session, another process may take it."""
         self._kept.discard(session)
         self.release(session)
 
@@ -273,9 +280,9 @@ class Sessions:
         run: str = "",
         is_durable: bool = False,
     ) -> Future[bool]:
-        """Write entries of this run, all or none, if `check` raises nothing then; calls run in their order.
+        """Write entries of this run, all or none, unless `check` raises an error at that time; writes happen in order.
 
-        The future returns True if the run `is_durable` and its owner has cancelled it.
+        The result is True if the run `is_durable` and its owner has cancelled it.
         """
 
         def work() -> bool:
@@ -290,9 +297,9 @@ class Sessions:
         return self._do(work)
 
     def _append(self, session: str, entries: Sequence[Entry]) -> None:
-        """Write entries under the lease; take the lease if this process does not have it.
+        """Write entries under the lease, which is taken if this process does not have it.
 
-        Raises `SessionStoreError` if another process has the session, or wrote into it since this one last did.
+        Raises `SessionStoreError` if another process has the session, or has written to it since this process last did.
         """
         if session not in self._leased:
             try:
@@ -314,7 +321,7 @@ class Sessions:
             if entry.key == SUMMARY:
                 self._seen[session] = entry.time
 
-    # -- durable runs, as their workers and owners use them -----------------------------------------------------------
+    # -- Durable runs, as workers and owners use them ------------------------------------------------------------------
 
     def run_record(self, session: str, run: str) -> Future[RunRecord]:
         """Return the state of a run in its session."""
@@ -339,9 +346,9 @@ class Sessions:
         return self._do(work)
 
     def cancel_run(self, session: str, run: str) -> Future[None]:
-        """End a run before its next step, in any process, also if it has not begun.
+        """End a run before its next step, in any process, even if it has not begun.
 
-        If no living process has the session, nothing takes that step: then the run ends here.
+        If no living process has the session, no process would take that step: then the run ends now.
         """
         ended = ended_to_json(RunEnded(run, error=RunCancelledError(run)))
 
@@ -391,7 +398,7 @@ class Sessions:
     def put_output(
         self, session: str, handle: str, data: Mapping[str, str]
     ) -> Future[None]:
-        """Keep a large result of a session that this process has; its text is without secrets already."""
+        """Store a large result of a session that this process has. Its text must already be without secrets."""
         now = time.time()
         entry = Entry(
             f"{OUTPUT}{handle}",
@@ -403,18 +410,18 @@ class Sessions:
         return self._do(lambda: self._append(session, [entry]))
 
     def output(self, session: str, handle: str) -> Future[dict[str, str] | None]:
-        """Return the output of this handle in this session, or None if it is missing or has expired."""
+        """Return this session's output with this ID; None if it is missing or has expired."""
         return self._do(lambda: self._entry(session, f"{OUTPUT}{handle}"))
 
     def release(self, session: str) -> None:
-        """Release the session that `open` has leased, without waiting."""
+        """Release a session that `open` has taken, without waiting."""
         if (worker := self._worker) is not None:
             worker.soon(lambda: self._let_go(session))
 
     def release_opened(
         self, session: str, opened: Future[LoadedSession | None]
     ) -> None:
-        """Do as `release`, of the result of `begin` when that has ended, also if nothing waited for it."""
+        """Release the session that `begin` has taken, after that has ended; also if no code waited for it."""
         if not opened.cancelled() and opened.exception() is None:
             self.release(session)
 
@@ -431,9 +438,10 @@ class Sessions:
                 )
 
     def join(self) -> Future[str]:
-        """Make this process known to others; the future gives its token, alive until the process ends or closes this.
+        """Make this process known to others; the result is its token, which is alive until the process ends or closes
+        the store.
 
-        Raises `SessionStoreError` for a store that is not SQLite or PostgreSQL.
+        Raises `SessionStoreError` for a store other than SQLite or PostgreSQL.
         """
 
         def work() -> str:
@@ -443,7 +451,7 @@ class Sessions:
         return self._do(work)
 
     def is_alive(self, token: str) -> Future[bool]:
-        """Return whether the process with this token is still there."""
+        """Return whether the process with this token is alive."""
         return self._do(
             lambda: token == self._me.token or self._sql("durable runs").has(token)
         )
@@ -459,15 +467,15 @@ class Sessions:
             )
         return self._store
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- Listing and searching -----------------------------------------------------------------------------------------
 
     @checked(InputError)
     def sessions(
         self, limit: int | None = None, *, folder: str | Path | None = None
     ) -> list[SessionInfo]:
-        """Return the sessions, the one used last first; those begun in `folder`, if one is named.
+        """Return the sessions, the last used first; with `folder`, only those that began there.
 
-        A session whose messages were all removed is not among them; its ID still opens it.
+        A session whose messages were all removed is not included, but its ID still opens it.
         """
         found = [info for info in self._infos() if info.messages > 0]
         if folder is not None:
@@ -480,7 +488,7 @@ class Sessions:
             try:
                 info = session_info(stored)
                 if info is not None:
-                    info.id.encode()  # bytes, which SQLite may hold in a column of texts, have no such method
+                    info.id.encode()  # fails for bytes, which SQLite may have in a text column
                     infos.append(info)
             except MALFORMED as error:
                 raise self._unreadable(error) from error
@@ -488,7 +496,7 @@ class Sessions:
 
     @checked(InputError)
     def read(self, session: str) -> LoadedSession:
-        """Return all stored data of a session, also if another process has it.
+        """Return all stored data of a session, even if another process has it.
 
         Raises `InputError` for an unknown ID.
         """
@@ -522,7 +530,9 @@ class Sessions:
         return self._result(self._do(work))
 
     def match(self, wanted: str) -> list[SessionInfo]:
-        """Return the sessions that match an ID, its beginning, or words of a title or message, the last used first."""
+        """Return the sessions that match an ID, the beginning of an ID, or words of a title or message, the last used
+        first.
+        """
         infos = self.sessions()
         if exact := [info for info in infos if info.id == wanted]:
             return exact
@@ -543,7 +553,7 @@ class Sessions:
         )
         return [info for info in infos if info.id in found]
 
-    # -- managing -----------------------------------------------------------------------------------------------------
+    # -- Management ----------------------------------------------------------------------------------------------------
 
     @checked(InputError)
     def rename(self, session: str, title: str) -> None:
@@ -565,10 +575,10 @@ class Sessions:
     def fork(
         self, session: str, new: str | None = None, *, length: int | None = None
     ) -> str:
-        """Copy a session, or its first `length` messages, and return the copy's id; the other stays.
+        """Copy a session, or its first `length` messages, and return the copy's ID; the original stays.
 
-        The use stays with the other. A length between calls and their results takes neither. Raises `InputError` if
-        there is no such session, or one of the new id already.
+        The copy has no usage. If `length` would separate calls from their results, both are omitted. Raises
+        `InputError` if the session does not exist, or if the new ID already does.
         """
         if new is not None:
             copy = new
@@ -641,7 +651,7 @@ class Sessions:
 
     @checked(InputError)
     def delete(self, session: str) -> None:
-        """Delete a session, with its outputs and runs.
+        """Delete a session with its outputs and runs.
 
         Raises `InputError` if it is missing, and `SessionBusyError` while an agent has it.
         """
@@ -651,11 +661,13 @@ class Sessions:
             raise self._none(session)
 
     def _delete(self, session: str, before: float | None = None) -> bool:
-        """Delete a session, if its last write was before that time. Return whether it was deleted."""
+        """Delete a session; with `before`, only if its last write was earlier. Return whether it was deleted."""
         if self._store.read(session, INFO, SESSION) is None:
             return False
         run = self._entry(session, DURABLE)
-        if run is not None:  # a worker would begin it again, and send its calls twice
+        if (
+            run is not None
+        ):  # otherwise a worker would begin it again, and send its calls twice
             raise SessionBusyError(session, run=str(run))
         is_mine = session in self._leased
         if not is_mine:
@@ -671,7 +683,9 @@ class Sessions:
 
     @checked(InputError)
     def prune(self, before: float) -> list[SessionInfo]:
-        """Delete the sessions last used before this time (seconds since 1970) that no process has; return them."""
+        """Delete the sessions last used before this time (seconds since 1970), except those that a process has; return
+        them.
+        """
         gone: list[SessionInfo] = []
         for info in self._infos():
             if (
@@ -688,13 +702,13 @@ class Sessions:
         return gone
 
     def outputs(self) -> tuple[int, int]:
-        """Return the number of stored large results, and their characters."""
+        """Return the number of stored large results, and their total characters."""
         return self._result(self._do(lambda: self._sql("figures").size(OUTPUT)))
 
     def check(self) -> list[str]:
-        """Return the problems of the store, one line each; empty if there are no problems.
+        """Return the problems of the store, one line each.
 
-        Releases the sessions of dead processes.
+        It also releases the sessions of dead processes.
         """
 
         def work() -> list[str]:
@@ -711,7 +725,7 @@ class Sessions:
         return self._result(self._do(work))
 
     def close(self) -> None:
-        """Write everything and release all leases; the next use opens the store again. A second call does nothing."""
+        """Finish all writes and release all leases; the next use opens the store again. A second call has no effect."""
         worker, self._worker = self._worker, None
         if worker is not None:
             self._end.detach()
@@ -719,10 +733,10 @@ class Sessions:
             worker.join()
             self._leased.clear()
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- Internal methods ----------------------------------------------------------------------------------------------
 
     def _do(self, work: Callable[[], _T]) -> Future[_T]:
-        until = time.monotonic() + BUSY_SECONDS  # the time in the queue counts
+        until = time.monotonic() + BUSY_SECONDS  # the time in the queue counts, too
         return self._running().do(lambda: self._attempt(work, until))
 
     def _attempt(self, work: Callable[[], _T], until: float) -> _T:
@@ -739,13 +753,13 @@ class Sessions:
 
     def _running(self) -> Worker:
         if self._worker is None:
-            # Without a reference to this value, so that the worker ends when the store is collected.
+            # No reference to `self`, so that the worker ends when the store is garbage collected.
             renew = partial(_renew, self._store, self._leased, self._me, self._seen)
             self._worker = Worker(
                 self._store.close, renew, self._store.renew_seconds or TIDY_SECONDS
             )
             self._end = weakref.finalize(self, self._worker.end)
-            self._end.atexit = False  # the worker ends by itself
+            self._end.atexit = False  # the worker ends without this
         return self._worker
 
     def _forked(self) -> None:
@@ -775,7 +789,7 @@ class Sessions:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> SessionStoreError:
-        """Return the error for a column or a document that has another type than mcpagent writes."""
+        """Return the error for a column or document that does not have the type that mcpagent writes."""
         why = safe_line(f"{type(error).__name__}: {error}", 120)
         fix = "restore it from a copy, or name another file: --set session_db=FILE"
         return SessionStoreError(
@@ -801,7 +815,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def usable_id(session: object) -> str:
-    """Return a valid session ID: text of 1 to 200 printable characters. Raises `InputError` for anything else."""
+    """Return the session ID if it is valid: text of 1 to 200 printable characters. Raises `InputError` otherwise."""
     expect("session id", session, str, "a text", error=InputError)
     assert isinstance(session, str)
     if not session or len(session) > MAX_ID or not session.isprintable():
@@ -819,7 +833,7 @@ def is_answer(message: Message) -> bool:
 def _renew(
     store: SessionStore, leased: set[str], owner: Holder, seen: dict[str, float]
 ) -> None:
-    """Renew the leases of this process, or let a database drop what has expired."""
+    """Renew the leases of this process; a database instead deletes its expired entries."""
     if store.renew_seconds is not None:
         for session in tuple(leased):
             if store.lease(session, owner) is not None:
@@ -831,7 +845,7 @@ def _renew(
                 info = session_info(stored)
             if (info.updated if info is not None else 0.0) != seen.get(
                 session, 0.0
-            ):  # another one had it meanwhile
+            ):  # another process had the lease meanwhile
                 leased.discard(session)
                 store.release(session, owner)
     elif isinstance(store, SqlStore) and store.is_open:
@@ -864,9 +878,9 @@ def _store_at(
 
 
 async def written(future: Future[_T]) -> _T:
-    """Return the result of the store; the write also completes if the caller is cancelled.
+    """Await the result of the store; the write completes even if the caller is cancelled.
 
-    Raises `SessionStoreError` if the store does not answer.
+    Raises `SessionStoreError` if the store does not respond.
     """
     answer = asyncio.wrap_future(future)
     done, _ = await asyncio.wait([answer], timeout=WAIT_SECONDS)

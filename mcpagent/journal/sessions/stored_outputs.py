@@ -13,16 +13,16 @@ from mcpagent.values.messages import BinaryBlock, Image
 
 
 class StoredOutputs(MemoryOutputStore):
-    """The outputs of one session of a store. Outputs that the store does not accept stay in memory."""
+    """The outputs of one session in a store. Outputs that the store does not accept stay in memory."""
 
     def __init__(self, store: Sessions, session: str) -> None:
         super().__init__()
         self._store, self._session = store, session
         self.is_written = True
-        """False after the session was released: new outputs are not written."""
+        """False after the session was released: then new outputs are not written to the store."""
 
     def clean(self, text: str) -> str:
-        """Redact secrets as in messages, and replace characters that no database accepts."""
+        """Return the text with secrets redacted as in messages, and without characters that no database accepts."""
         text = (
             text.replace("\0", "\N{REPLACEMENT CHARACTER}")
             .encode("utf-8", "replace")
@@ -31,7 +31,7 @@ class StoredOutputs(MemoryOutputStore):
         return without_secrets(text)
 
     async def put(self, output: LargeOutput, tool: str) -> None:
-        """Store the output before its preview; the next write reports an error of the store."""
+        """Store the output before its preview is used; if the store fails, its next write reports the error."""
         binaries = [[image.media_type, image.data] for image in output.images]
         binaries += [
             [block.media_type, block.data, block.address] for block in output.blocks
@@ -49,7 +49,7 @@ class StoredOutputs(MemoryOutputStore):
         await super().put(output, tool)
 
     async def get(self, handle: str) -> LargeOutput | None:
-        """Return the stored output, or None. Raises `SessionStoreError` if the store cannot be read."""
+        """Return the stored output; None if it is missing. Raises `SessionStoreError` if the store cannot be read."""
         if (found := await super().get(handle)) is not None:
             return found
         row = await written(self._store.output(self._session, handle))

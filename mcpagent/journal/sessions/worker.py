@@ -21,22 +21,22 @@ _running: set[Worker] = set()
 
 
 class Worker:
-    """A thread that runs work from a lock-free queue, so that a finalizer can add work wherever it runs.
+    """A thread that runs jobs from a lock-free queue, so that a finalizer can add jobs in any thread.
 
-    `at_end` runs last. `regularly` runs every `seconds`, between other work. The thread lives until `end`.
+    `at_end` runs last. `regularly` runs every `seconds`, between other jobs. The thread runs until `end`.
     """
 
     def __init__(self, at_end: _Item, regularly: _Item, seconds: float) -> None:
         self._items: SimpleQueue[_Item | None] = SimpleQueue()
         self._at_end, self._regularly, self._seconds = at_end, regularly, seconds
         self._due = time.monotonic() + seconds
-        # Otherwise the interpreter would wait for the thread at its end, before any code could stop it.
+        # A daemon thread: otherwise the interpreter would wait for it before any code could stop it.
         self._thread = Thread(target=self._work, name="mcpagent-sessions", daemon=True)
         _running.add(self)
         self._thread.start()
 
     def do(self, work: Callable[[], _T]) -> Future[_T]:
-        """Run the work after all earlier requests."""
+        """Run the work after all earlier jobs; return a future for its result."""
         future: Future[_T] = Future()
 
         def item() -> None:
@@ -51,11 +51,11 @@ class Worker:
         return future
 
     def soon(self, work: _Item) -> None:
-        """Queue work like `do`, but without a future for its result. A finalizer may call it."""
+        """Queue work like `do`, without a future. A finalizer may call it."""
         self._items.put(work)
 
     def end(self) -> None:
-        """Let the thread end after all work; call `join` to wait for that."""
+        """Let the thread end after all jobs; `join` waits for that."""
         self._items.put(None)
 
     def join(self) -> None:
@@ -66,13 +66,13 @@ class Worker:
         while (item := self._next()) is not None:
             with contextlib.suppress(Exception):
                 item()
-            del item  # its value may be waiting for this reference to be dropped
+            del item  # its result may be waiting until this reference is gone
         with contextlib.suppress(Exception):
             self._at_end()
         _running.discard(self)
 
     def _next(self) -> _Item | None:
-        """Return the next job, after `regularly` if that is due; None at the end."""
+        """Return the next job; `regularly` if that is due; None at the end."""
         while True:
             now = time.monotonic()
             if now >= self._due:
@@ -95,4 +95,4 @@ atexit.register(_end_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         after_in_child=_running.clear
-    )  # a forked process has only the thread that forked
+    )  # a forked process has only the thread that called fork

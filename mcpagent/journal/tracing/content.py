@@ -1,4 +1,4 @@
-"""Content of spans, omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT requests it.
+"""The content of spans, which is omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT requests it.
 
 Formats: gen-ai-input-messages.json and related schemas in semantic-conventions-genai, as JSON in a string.
 """
@@ -29,7 +29,9 @@ from mcpagent.values.messages import (
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 MOST_OF_A_TEXT = 10_000
 MOST_OF_ALL = 200_000
-"""Characters of content in a span, so that no receiver refuses it for its size; the newest messages stay."""
+"""Maximum characters of content in a span, so that no receiver refuses it for its size; the newest messages are
+included.
+"""
 
 DEEPEST = 50
 
@@ -37,16 +39,16 @@ _ON = frozenset({"true", "1", "span_only", "span_and_event"})
 
 
 def is_captured(environ: Mapping[str, str]) -> bool:
-    """Return whether spans may have content: for `true`, `span_only` or `span_and_event`, in any case."""
+    """Return whether the variable enables content in spans: `true`, `span_only` or `span_and_event`, in any case."""
     return environ.get(VARIABLE, "").strip().lower() in _ON
 
 
 @dataclass(frozen=True, slots=True)
 class SpanContent:
-    """Writes content as values of attributes, each text without secrets, then shortened."""
+    """Writes content as attribute values; each text is redacted and then cut."""
 
     def messages(self, messages: Sequence[Message], finish_reason: str = "") -> str:
-        """Return the newest messages that fit. With a finish reason they are the answer of the model."""
+        """Return the newest messages that fit, as JSON. With a finish reason, they are the answer of the model."""
         written: list[str] = []
         length = 0
         for message in reversed(messages):
@@ -66,15 +68,15 @@ class SpanContent:
         return f"[{', '.join(reversed(written))}]"
 
     def answer(self, answer: str) -> str:
-        """Return the answer of a run."""
+        """Return the answer of a run as JSON."""
         return self.messages((Message("assistant", (Text(answer),)),), "stop")
 
     def system(self, system: str) -> str:
-        """Return the system prompt."""
+        """Return the system prompt as JSON."""
         return _json([{"type": "text", "content": self.text(system)}])
 
     def tools(self, tools: Sequence[ToolDefinition]) -> str:
-        """Return names and descriptions of the first offered tools that fit."""
+        """Return the names and descriptions of the first offered tools that fit, as JSON."""
         shown: list[dict[str, str]] = []
         length = 0
         for tool in tools:
@@ -91,15 +93,15 @@ class SpanContent:
         return _json(shown)
 
     def arguments(self, arguments: Mapping[str, Any]) -> str:
-        """Return the arguments of a call."""
+        """Return the arguments of a call as JSON."""
         return _short(_json(self._data(arguments)))
 
     def result(self, result: ToolResult) -> str:
-        """Return the result of a call."""
+        """Return the result of a call as JSON."""
         return _json({"content": self.text(result.text)})
 
     def text(self, text: str) -> str:
-        """Return the text without secrets, shortened."""
+        """Return the text with secrets replaced, and cut."""
         return _short(without_secrets(text))
 
     def _data(self, data: Any) -> Any:

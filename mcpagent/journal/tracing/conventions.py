@@ -34,7 +34,7 @@ _PROVIDERS = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""mcpagent's provider names that differ in the conventions."""
+"""Provider names of mcpagent -> names in the conventions, if they differ."""
 
 FINISHED: Mapping[ResponseStop, str] = {
     "end": "stop",
@@ -42,7 +42,7 @@ FINISHED: Mapping[ResponseStop, str] = {
     "length": "length",
     "refusal": "content_filter",
 }
-"""The reasons for the end of an answer, in the words of the schemas of messages."""
+"""The reasons for the end of an answer, as named in the schemas of messages."""
 
 _METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 
@@ -60,7 +60,7 @@ def _float(value: float | None) -> float | None:
 
 
 def model_attributes(model: Model) -> dict[str, AttributeValue]:
-    """Return the provider and the model; of a chain of models, those of the first."""
+    """Return the attributes for the provider and the model; for a chain of models, those of the first one."""
     first = model.name.partition(",")[0].strip()
     provider, colon, name = first.partition(":")
     return {
@@ -73,7 +73,7 @@ def model_attributes(model: Model) -> dict[str, AttributeValue]:
 
 
 def address_attributes(url: str) -> dict[str, AttributeValue]:
-    """Return host and port of an address; nothing if it has no host."""
+    """Return the attributes for host and port of an address; {} if it has no host."""
     try:
         parts = urlsplit(url)
         port = parts.port or (80 if parts.scheme in ("http", "ws") else 443)
@@ -85,7 +85,7 @@ def address_attributes(url: str) -> dict[str, AttributeValue]:
 
 
 def settings_attributes(settings: ModelSettings) -> dict[str, AttributeValue]:
-    """Return the settings of a request."""
+    """Return the attributes for the settings of a request."""
     return _known(
         {
             "gen_ai.request.max_tokens": settings.max_output_tokens,
@@ -103,7 +103,7 @@ def settings_attributes(settings: ModelSettings) -> dict[str, AttributeValue]:
 def offer_attributes(
     turn: int, names: tuple[str, ...], offer: ToolOffer
 ) -> dict[str, AttributeValue]:
-    """Return the tools that a request offers; tokens are estimates of their definitions."""
+    """Return the attributes for the tools that a request offers; token counts are estimates of their definitions."""
     return {
         "mcpagent.turn": turn,
         "mcpagent.tools.offered": names,
@@ -128,7 +128,7 @@ def response_attributes(response: ModelResponse) -> dict[str, AttributeValue]:
 
 
 def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
-    """Return the tokens; the input includes those read from the cache and written to it."""
+    """Return the attributes for token counts; the input includes tokens read from and written to the cache."""
     written = usage.cache_write_tokens or None
     return _known(
         {
@@ -136,7 +136,7 @@ def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
             "gen_ai.usage.output_tokens": usage.output_tokens,
             "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens or None,
             "gen_ai.usage.cache_write.input_tokens": written,
-            "gen_ai.usage.cache_creation.input_tokens": written,  # the name before 0.1.0 of the conventions
+            "gen_ai.usage.cache_creation.input_tokens": written,  # the name before version 0.1.0 of the conventions
         }
     )
 
@@ -155,7 +155,7 @@ def spent_attributes(spent: Spent) -> dict[str, AttributeValue]:
 
 
 def call_attributes(name: str, call_id: str) -> dict[str, AttributeValue]:
-    """Return the attributes of each call, also of one that did not run."""
+    """Return the attributes of every call, even of one that did not run."""
     return {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": safe_line(name, 80),
@@ -167,7 +167,7 @@ def call_attributes(name: str, call_id: str) -> dict[str, AttributeValue]:
 def asked_attributes(
     tool: Tool, arguments: dict[str, Any]
 ) -> dict[str, AttributeValue]:
-    """Return the server of a call, and the tool, prompt or resource of it; nothing for a function."""
+    """Return the attributes for the server of a call, and its tool, prompt or resource; {} for a function."""
     asked = tool.asked(arguments)
     if asked.server is None:
         return {}
@@ -187,14 +187,14 @@ def asked_attributes(
 
 
 def result_error(result: ToolResult, *, is_servers: bool) -> str:
-    """Return the `error.type` of a call; a tool's own error on a server has MCP's name for it."""
+    """Return the `error.type` of a call; for a tool's own error on a server (`is_servers`), MCP's name for it."""
     if result.error == "failed" and is_servers:
         return "tool_error"
     return result.error or ""
 
 
 def search_attributes(found: ToolsSearched) -> dict[str, AttributeValue]:
-    """Return the result of a search, without its words, which are content."""
+    """Return the attributes for the result of a search, without its query, which is content."""
     return {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.data_source.id": "tools",
@@ -205,7 +205,7 @@ def search_attributes(found: ToolsSearched) -> dict[str, AttributeValue]:
 
 
 def compacted_attributes(made: ConversationCompacted) -> dict[str, AttributeValue]:
-    """Return how much shorter a conversation is: in tokens of a request, messages and results."""
+    """Return the attributes for the effect of a compaction: tokens of a request, messages and results."""
     return {
         "mcpagent.tokens.before": made.tokens_before,
         "mcpagent.tokens.after": made.tokens_after,
@@ -217,7 +217,7 @@ def compacted_attributes(made: ConversationCompacted) -> dict[str, AttributeValu
 def transport_attributes(
     config: ServerConfig, protocol_version: str
 ) -> dict[str, AttributeValue]:
-    """Return how a server is reached."""
+    """Return the attributes for the transport to a server."""
     is_remote = bool(config.url or config.openapi)
     found = {
         "network.transport": "tcp" if is_remote else "pipe",
@@ -228,7 +228,7 @@ def transport_attributes(
 
 
 def error_type(error: BaseException) -> str:
-    """Return the kind of an error: an HTTP status, "cancelled", "timeout", or the name of the exception."""
+    """Return the type of an error: an HTTP status, "cancelled", "timeout", or the name of the exception."""
     if isinstance(error, ModelError) and error.status is not None:
         return str(error.status)
     if isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
@@ -238,7 +238,7 @@ def error_type(error: BaseException) -> str:
     return type(error).__name__
 
 
-# -- metrics ----------------------------------------------------------------------------------------------------------
+# -- Metrics -----------------------------------------------------------------------------------------------------------
 
 _SECONDS = tuple(0.01 * 2**power for power in range(14))
 _TOKENS = tuple(4**power for power in range(14))
@@ -248,7 +248,7 @@ _ADDRESS = ("server.address", "server.port")
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A histogram, and the attributes that its values take from their span."""
+    """A histogram, and the attributes that its values copy from their span."""
 
     description: str
     attributes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Open spans, and the metrics that they record when they end.
+"""Open spans, and the metrics that are recorded when they end.
 
 The current span is in OpenTelemetry's context. So spans of the caller's program are above those of mcpagent, and spans
 of a tool function and of the HTTP client are below them. The MCP SDK sends the current span to servers.
@@ -31,9 +31,9 @@ logger = logging.getLogger("mcpagent")
 
 
 class OpenSpan:
-    """A span under way. `context` has it as the current one; `late` are attributes that it ends with.
+    """A span in progress. In `context`, it is the current span; `late` are attributes that are added at its end.
 
-    `error` is the kind of error that it ends in, `failure` the words of the error. Times are nanoseconds since 1970.
+    `error` is the type of the error that ends it, `failure` the text of the error. Times are nanoseconds since 1970.
     """
 
     __slots__ = (
@@ -69,21 +69,21 @@ class OpenSpan:
 
     @property
     def ids(self) -> SpanContext:
-        """The IDs of its trace and of itself."""
+        """The IDs of the trace and of the span."""
         return self.otel.get_span_context()
 
     def now(self) -> int:
-        """Return the time, unchanged by the clock of the machine being set meanwhile."""
+        """Return the current time, unaffected by changes of the machine's clock since the span began."""
         return self.begun + time.perf_counter_ns() - self._clock
 
     def stop(self) -> None:
-        """Stop the clock of the span; attributes may still be added."""
+        """Record the span's end time; attributes may still be added."""
         if self.ended is None:
             self.ended = self.now()
 
 
 class OpenSpans:
-    """Start and end spans. `tracers` and `meters` are OpenTelemetry's providers, None for the program's."""
+    """Starts and ends spans. `tracers` and `meters` are OpenTelemetry's providers; None: those of the program."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class OpenSpans:
 
     @property
     def is_on(self) -> bool:
-        """True if spans are exported: false if the program has not set up OpenTelemetry."""
+        """Return whether spans are exported; False if the program has not set up OpenTelemetry."""
         if self._tracers is not None or self._meters is not None:
             return True
         from opentelemetry import trace
@@ -120,7 +120,7 @@ class OpenSpans:
         links: Sequence[SpanContext] = (),
         begun: int | None = None,
     ) -> OpenSpan:
-        """Begin a span below the current one, or below the current one of `parent`."""
+        """Begin a span below the current one, or below the one in the context `parent`."""
         from opentelemetry import context, trace
 
         if self._tracer is None:
@@ -138,11 +138,11 @@ class OpenSpans:
         return OpenSpan(otel, trace.set_span_in_context(otel, within), clean, at)
 
     def happened(self, span: OpenSpan, name: str, attributes: Attributes) -> None:
-        """Add an event that happened now."""
+        """Add an event to the span with the current time."""
         span.otel.add_event(name, self._clean(attributes), span.now())
 
     def finish(self, span: OpenSpan) -> None:
-        """End a span, once, with its late attributes and its error, and update the metrics."""
+        """End a span with its late attributes and its error, and update the metrics. A second call has no effect."""
         if span.is_over:
             return
         from opentelemetry.trace import Status, StatusCode
@@ -193,7 +193,7 @@ class OpenSpans:
 
 @contextmanager
 def current(span: OpenSpan) -> Iterator[None]:
-    """Make it the current span of OpenTelemetry, in this task and those it starts."""
+    """Make this the current span of OpenTelemetry, in this task and in tasks that it starts."""
     from opentelemetry import context
 
     token = context.attach(span.context)
@@ -204,14 +204,14 @@ def current(span: OpenSpan) -> Iterator[None]:
 
 
 def trace_parent(ids: SpanContext) -> str:
-    """Return the IDs as the W3C writes them, `00-<trace>-<span>-<flags>`, or ""."""
+    """Return the IDs in the W3C format, `00-<trace>-<span>-<flags>`; "" if they are not valid."""
     if ids.is_valid:
         return f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{ids.trace_flags:02x}"
     return ""
 
 
 def link_to(parent: str) -> tuple[SpanContext, ...]:
-    """Return the result of `trace_parent` as the target of a link; nothing for any other text."""
+    """Return the result of `trace_parent` as a target for links; () for any other text."""
     from opentelemetry.context import Context
     from opentelemetry.trace import get_current_span
     from opentelemetry.trace.propagation.tracecontext import (

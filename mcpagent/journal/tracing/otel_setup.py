@@ -1,6 +1,6 @@
 """Set up OpenTelemetry's SDK from its standard variables; the only module that needs `mcpagent[otel]`.
 
-It does not register the providers globally: otherwise the MCP SDK would add its own span to each request, with the text
+The providers are not registered globally: otherwise the MCP SDK would add its own span to each request, with the text
 of a server's errors.
 """
 
@@ -29,13 +29,13 @@ FLUSH_MILLISECONDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """The providers of spans and of metrics; None if these are not exported."""
+    """The providers of spans and of metrics; None if they are not exported."""
 
     tracers: TracerProvider | None
     meters: MeterProvider | None
 
     def flush(self) -> None:
-        """Send the spans and values that wait; blocks."""
+        """Send the waiting spans and metrics. It blocks."""
         if self.tracers is not None:
             self.tracers.force_flush(FLUSH_MILLISECONDS)
         if self.meters is not None:
@@ -45,9 +45,9 @@ class Providers:
 def providers_from_environment(
     environ: Mapping[str, str],
 ) -> tuple[Providers | None, tuple[str, ...]]:
-    """Return the providers, or None if nothing is exported, and a line for each mistake.
+    """Return the providers, None if nothing is exported, and a line for each mistake.
 
-    The SDK itself reads the variables of its exporters, queues and samplers from the environment of the process.
+    The SDK itself reads the variables of its exporters, queues and samplers from the process's environment.
     """
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None, ()
@@ -55,7 +55,7 @@ def providers_from_environment(
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     except ImportError:
         return None, (f"OTEL_... variables are set, but nothing is sent: {INSTALL}",)
-    # Whoever exports logs that it could not; unconfigured, logging would print it.
+    # Exporters log their failures; without this handler, Python would print them.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     problems: list[str] = []
     try:
@@ -83,7 +83,7 @@ def _made(
     environ: Mapping[str, str],
     problems: list[str],
 ) -> Any:
-    """Make the provider that OTEL_<kind>_EXPORTER asks for."""
+    """Create the provider for the exporter that OTEL_<kind>_EXPORTER names."""
     variable = f"OTEL_{kind}_EXPORTER"
     name = environ.get(variable, "").strip().lower() or "otlp"
     if name == "none":
@@ -105,7 +105,7 @@ def _tracers(
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
-    # Stdout is for the answer.
+    # Print to stderr, because stdout is for the answer.
     exporter: Any = (
         ConsoleSpanExporter(out=sys.stderr)
         if name == "console"
@@ -138,7 +138,7 @@ def _meters(name: str, environ: Mapping[str, str], resource: Resource) -> MeterP
 
 
 def _exporter(kind: str, name: str, environ: Mapping[str, str]) -> Any:
-    """Make the exporter of this name from an installed package. Raises `ValueError` if it is missing."""
+    """Create the exporter with this name from an installed package. Raises `ValueError` if it is missing."""
     from importlib.metadata import entry_points
 
     if name == "otlp":

@@ -66,7 +66,7 @@ logger = logging.getLogger("mcpagent")
 
 
 class _Harmless(AbstractAsyncContextManager[None]):
-    """Logs the mistakes of the context manager inside: a run does not fail because it is traced."""
+    """Wraps a context manager and logs its errors, so that tracing cannot make a run fail."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
         self._make = make
@@ -97,19 +97,19 @@ class _Harmless(AbstractAsyncContextManager[None]):
 
 
 class Tracer(Protocol):
-    """The parts of tracing that all runs of an agent share. Without `content`, spans have no content."""
+    """The parts of tracing that all runs of an agent share. If `content` is None, spans have no content."""
 
     spans: OpenSpans
     agent_name: str
     content: SpanContent | None
 
     def server_attributes(self, server: str) -> Attributes:
-        """Return how a server is reached."""
+        """Return the attributes for the transport to a server."""
         ...
 
 
 class RunTrace(RunObserver):
-    """Makes the spans of one run. `earlier` are links to the run that it continues."""
+    """Creates the spans of one run. `earlier` are links to the run that it continues."""
 
     def __init__(
         self, tracer: Tracer, run: AgentRun, earlier: tuple[SpanContext, ...] = ()
@@ -126,12 +126,12 @@ class RunTrace(RunObserver):
         self._last_call: OpenSpan | None = None
         self._provider_calls: dict[str, OpenSpan] = {}
         self._found: dict[str, tuple[int, SpanContext]] = {}
-        """By tool: its rank in the last search that had it, and the span of that search."""
+        """By tool: its rank in the last search that found it, and the span of that search."""
 
-    # -- around the steps ---------------------------------------------------------------------------------------------
+    # -- Middleware ----------------------------------------------------------------------------------------------------
 
     def around_run(self, run: AgentRun) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - it is of one run
-        """Make the run the current span."""
+        """Create the span of the run, and make it the current one."""
         return _Harmless(self._running)
 
     @contextmanager
@@ -158,7 +158,7 @@ class RunTrace(RunObserver):
             with self._failing(span), current(span):
                 yield
         finally:
-            for call in self._calls.values():  # cancelled ones have no result
+            for call in self._calls.values():  # cancelled calls have no result
                 self._spans.finish(call)
             if run.tally.finished is not None:
                 self._take_end(span, run.tally.finished)
@@ -170,7 +170,7 @@ class RunTrace(RunObserver):
     def around_step(
         self, run: AgentRun, step: StepState
     ) -> AbstractAsyncContextManager[None]:
-        """Trace one request, with all its retries."""
+        """Create the span of one request with all its retries."""
         return _Harmless(lambda: self._asking(run.model, run.tally.turns + 1, step))
 
     @contextmanager
@@ -223,7 +223,7 @@ class RunTrace(RunObserver):
         run: AgentRun,  # noqa: ARG002
         call: CallState,
     ) -> AbstractAsyncContextManager[None]:
-        """Trace the wait for an approval, which is not in the time of the call."""
+        """Create the span of the wait for an approval, which does not count for the time of the call."""
         return _Harmless(lambda: self._deciding(call.call))
 
     @contextmanager
@@ -245,7 +245,7 @@ class RunTrace(RunObserver):
         run: AgentRun,  # noqa: ARG002
         call: CallState,
     ) -> AbstractAsyncContextManager[None]:
-        """Trace the work of a call; the event of its result ends the span."""
+        """Create the span of a call; the event of its result ends the span."""
         assert call.tool is not None
         tool = call.tool
         return _Harmless(lambda: self._calling(call.call, tool, call.tally))
@@ -253,7 +253,7 @@ class RunTrace(RunObserver):
     @contextmanager
     def _calling(self, call: ToolCall, tool: Tool, tally: CallTally) -> Iterator[None]:
         attributes: dict[str, AttributeValue] = {}
-        with suppress(Exception):  # code of the tool names the thing that it asks for
+        with suppress(Exception):  # `asked` runs code of the tool
             attributes |= asked_attributes(tool, call.arguments)
         if isinstance(server := attributes.get("mcpagent.server"), str):
             attributes.update(self._tracer.server_attributes(server))
@@ -271,7 +271,7 @@ class RunTrace(RunObserver):
         span = self._begin_call(call, attributes, above=self._above(call), links=links)
         if (
             other := self._calls.pop(call.id, None)
-        ) is not None:  # a model gave two calls one id
+        ) is not None:  # a model gave two calls the same ID
             self._spans.finish(other)
         self._calls[call.id] = span
         try:
@@ -284,7 +284,7 @@ class RunTrace(RunObserver):
 
     @contextmanager
     def _failing(self, span: OpenSpan) -> Iterator[None]:
-        """Note the error that a span ends in. The words of an error may repeat content."""
+        """Record the error that ends a span. Its text is content, which it may repeat."""
         try:
             yield
         except BaseException as raised:
@@ -302,7 +302,9 @@ class RunTrace(RunObserver):
         seconds: float = 0.0,
         **others: Any,
     ) -> OpenSpan:
-        """Start a span so many seconds ago below another one, or the run, by that span's clock, to be within it."""
+        """Begin a span `seconds` ago below another one, or below the run. It uses that span's clock, so it lies within
+        it.
+        """
         above = above or self._run
         assert above is not None
         begun = max((above.ended or above.now()) - int(seconds * 1e9), above.begun)
@@ -317,17 +319,17 @@ class RunTrace(RunObserver):
         return self._begin(f"execute_tool {safe_line(call.name, 80)}", about, **others)
 
     def _above(self, call: ToolCall) -> OpenSpan | None:
-        """Return the call whose program makes this one; None for a call of the model."""
+        """Return the span of the call whose program makes this one; None for a call by the model."""
         return self._calls.get(call.id.rpartition(INNER)[0])
 
     def _take_request(self, span: OpenSpan, request: ServerRequest) -> None:
-        """Note the last MCP request of a call."""
+        """Record the last MCP request of a call."""
         if span.attributes.get("mcp.method.name") == request.method:
             span.late["jsonrpc.request.id"] = safe_line(request.id, 80)
             if request.code is not None:
                 span.late["rpc.response.status_code"] = str(request.code)
 
-    # -- events -------------------------------------------------------------------------------------------------------
+    # -- Events --------------------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
         """Add an event to the span that it belongs to."""
@@ -358,7 +360,7 @@ class RunTrace(RunObserver):
             self._happened("mcpagent.warning", self._words("mcpagent.text", event.text))
 
     def _words(self, name: str, text: str) -> dict[str, AttributeValue]:
-        """Return words that may repeat content as an attribute, if spans may have content."""
+        """Return the text as an attribute if spans may have content, because it may repeat content; else {}."""
         if self._content is not None:
             return {name: self._content.text(text)}
         return {}
@@ -390,7 +392,7 @@ class RunTrace(RunObserver):
     def _take_result(self, event: ToolCallFinished) -> None:
         call, result = event.call, event.result
         span = self._calls.pop(call.id, None)
-        if span is None:  # it did not run
+        if span is None:  # the call did not run
             span = self._begin_call(
                 call, {}, above=self._calls.get(event.parent), seconds=result.seconds
             )
@@ -405,7 +407,7 @@ class RunTrace(RunObserver):
         self._spans.finish(span)
 
     def _take_search(self, event: ToolsSearched) -> None:
-        """Add a search; the search of a call follows directly after the result of the call."""
+        """Add the span of a search; the event of a search by a call comes directly after that of the call's result."""
         attributes = search_attributes(event) | self._words(
             "gen_ai.retrieval.query.text", event.query
         )
@@ -444,4 +446,4 @@ _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {
     ConversationCompacted: RunTrace._take_compacted,
     Notice: RunTrace._take_notice,
 }
-"""The method that handles each event; all other events change no span."""
+"""Type of event -> the method that handles it; other events change no span."""

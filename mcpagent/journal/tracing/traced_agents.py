@@ -44,15 +44,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpagent")
 
 FLUSH_SECONDS = 3.0
-"""Timeout of closing an agent for unsent spans."""
+"""How long closing an agent waits for unsent spans."""
 
 
 class Tracing:
-    """`RunOptions(wrappers=[Tracing()])`: runs as spans of OpenTelemetry, by the GenAI conventions, and as metrics.
+    """A wrapper for `RunOptions(wrappers=[Tracing()])`: runs as spans of OpenTelemetry, by its GenAI conventions, and
+    as metrics.
 
-    They go to the `TracerProvider` and `MeterProvider` that the program has set up, or to those passed here; without
-    any, nothing is traced, which costs nothing. `Tracing.from_environment()` sets them up as the standard variables
-    say. `name` is the agent's.
+    They go to the `TracerProvider` and `MeterProvider` that the program has set up, or that are passed here. Without
+    any, nothing is traced, at no cost. `Tracing.from_environment()` sets them up from the standard variables. `name` is
+    the agent's name.
 
     Content is omitted unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`. Spans never have secrets.
     """
@@ -86,16 +87,16 @@ class Tracing:
 
     @property
     def goes_somewhere(self) -> bool:
-        """True if the caller passed providers."""
+        """Return whether the caller passed a provider."""
         return self.tracer_provider is not None or self.meter_provider is not None
 
     @classmethod
     def from_environment(
         cls, *, name: str = "", flush_seconds: float = FLUSH_SECONDS
     ) -> Tracing:
-        """Set up providers as OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER and their neighbours say.
+        """Set up providers from OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER and related variables.
 
-        Needs `mcpagent[otel]`. Raises nothing: mistakes are in `problems`. The end of an agent waits at most
+        Needs `mcpagent[otel]`. Never raises: mistakes are in `problems`. The end of an agent waits at most
         `flush_seconds` for spans that were not sent yet.
         """
         expect(
@@ -119,7 +120,7 @@ class Tracing:
         return tracing
 
     def __call__(self, definition: Definition) -> Definition:
-        """Trace the runs of the agent and the connections of its servers."""
+        """Return the definition with tracing of its runs and of the connections of its servers."""
         spans = OpenSpans(
             tracers=self.tracer_provider,
             meters=self.meter_provider,
@@ -134,7 +135,7 @@ class Tracing:
         )
 
     async def flush(self) -> None:
-        """Send the spans that wait, in a bounded time, if `from_environment` has set up the providers."""
+        """Send the waiting spans, in a bounded time, if `from_environment` has set up the providers."""
         if self._flush is not None:
             await _within(self._flush, self._flush_seconds)
 
@@ -153,7 +154,9 @@ class _TracedAgent:
         self._connecting: dict[str, OpenSpan] = {}
 
     def observe(self, run: AgentRun, earlier: str) -> RunTrace | None:
-        """Begin the trace of a run."""
+        """Create the observer that traces a run; None if spans are not exported. `earlier` is the run that it
+        continues.
+        """
         try:
             return RunTrace(self, run, link_to(earlier)) if self.spans.is_on else None
         except Exception:
@@ -161,7 +164,7 @@ class _TracedAgent:
             return None
 
     def server_attributes(self, server: str) -> Attributes:
-        """Return how a server is reached, if known."""
+        """Return the attributes for the transport to a server; {} if it is unknown."""
         with suppress(Exception):  # a replay has no servers
             servers = self._sources.servers
             return transport_attributes(
@@ -170,7 +173,7 @@ class _TracedAgent:
         return {}
 
     def hear(self, event: Event) -> None:
-        """Trace the connections of servers."""
+        """Create and end the spans of server connections."""
         if not isinstance(event, ServerConnecting | ServerConnected | ServerFailed):
             return
         span = self._connecting.pop(event.server, None)
@@ -212,7 +215,7 @@ class _TracedAgent:
             ) from None
 
     async def close(self) -> None:
-        """End and send the remaining spans, after the agent has ended."""
+        """End and send the remaining spans, after the agent was closed."""
         for span in self._connecting.values():
             self._cancel(span)
         self._connecting.clear()
@@ -220,7 +223,7 @@ class _TracedAgent:
 
 
 class _TracedSources(WrappedSources):
-    """The sources, with traces that begin before them and end after them."""
+    """The sources of a traced agent; tracing begins before them and ends after them."""
 
     def __init__(self, sources: AgentSources, agent: _TracedAgent) -> None:
         super().__init__(sources)
@@ -229,14 +232,14 @@ class _TracedSources(WrappedSources):
     async def open(
         self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
     ) -> None:
-        """Begin with the servers, and end with them."""
+        """Begin tracing and open the sources; `exits` ends both."""
         self._agent.open()
         exits.push_async_callback(self._agent.close)
         await self.inside.open(exits, emit, on_change)
 
 
 def tracing_wanted(environ: Mapping[str, str]) -> bool:
-    """Return whether the standard variables ask for traces or metrics."""
+    """Return whether the standard variables request traces or metrics."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporters = [
@@ -252,7 +255,7 @@ def tracing_wanted(environ: Mapping[str, str]) -> bool:
 
 
 async def _within(work: Callable[[], None], seconds: float) -> None:
-    """Do work that may block, in a thread; wait at most so many seconds for it."""
+    """Run work that may block in a thread, and wait at most `seconds` for it."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
 
@@ -261,7 +264,7 @@ async def _within(work: Callable[[], None], seconds: float) -> None:
             work()
         except Exception:
             logger.exception("traces could not be sent")
-        # The caller may have stopped waiting and closed the loop.
+        # The caller may have stopped waiting, and closed the event loop.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(done.set)
 

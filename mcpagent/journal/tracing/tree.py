@@ -17,11 +17,11 @@ DEEPEST = 40
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """A run, a request, a call or a search, with the steps below it. None and "" mean: not known, or not there.
+    """A run, a request, a call or a search, with the steps below it. None and "" mean unknown or missing.
 
-    `begun` is in seconds since 1970. `error` is the kind of error, `note` says more in words. A run has a `prompt` and
+    `begun` is in seconds since 1970. `error` is the type of error, `note` a text about it. A run has a `prompt` and
     `turns`; a request the names of the tools that it `offered`; a call its `server` and the `rank` of its tool in the
-    search that found it; a search its `query`, the number `found`, and the `matches` that were shown.
+    search that found it; a search its `query`, the number `found`, and the shown `matches`.
     """
 
     name: str
@@ -44,13 +44,13 @@ class TraceStep:
 
     @property
     def ended(self) -> float | None:
-        """The time at which it ended."""
+        """The time at which the step ended; None if unknown."""
         if self.begun is not None and self.seconds is not None:
             return self.begun + self.seconds
         return None
 
     def walk(self) -> Iterator[TraceStep]:
-        """Yield this step and all below it, in the order of the tree."""
+        """Yield this step and all steps below it, in the order of the tree."""
         waiting = [self]
         while waiting:
             step = waiting.pop()
@@ -60,7 +60,7 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The characters that a tree is drawn with."""
+    """The characters for drawing a tree."""
 
     between: str = "├─ "
     last: str = "└─ "
@@ -73,7 +73,7 @@ ASCII_BRANCHES = Branches("|- ", "`- ", "|  ", "-")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the tree: the branches with the name, the duration, and the facts. All of it is printable."""
+    """A line of the tree: the branches with the name, the duration, and the facts. All texts are printable."""
 
     name: str
     took: str
@@ -92,7 +92,7 @@ def trace_rows(
 
 
 def trace_document(step: TraceStep) -> dict[str, Any]:
-    """Return a step as JSON data, without the fields that are not known."""
+    """Return a step as JSON data, without unknown fields."""
     document = asdict(replace(step, steps=()))
     known = {
         name: value for name, value in document.items() if value not in (None, "", ())
@@ -153,7 +153,7 @@ def _rows(run: TraceStep, branches: Branches) -> Iterator[Row]:
 
 
 def took(seconds: float | None) -> str:
-    """Return a duration such as `12 ms`, `1.42 s`, `3 min 2 s`, or "" if it is not known."""
+    """Return a duration such as `12 ms`, `1.42 s`, `3 min 2 s`; "" if it is unknown."""
     if seconds is None:
         return ""
     if seconds < 0.9995:
@@ -198,7 +198,9 @@ def _of_tools(step: TraceStep) -> Iterator[str]:
 
 
 def _found(matches: Sequence[str], count: int | None) -> str:
-    """Return the tools that a search showed, weak matches apart; without a count all of them count as found."""
+    """Return a text about the tools that a search showed, with weak matches separate. Without a count, all count as
+    found.
+    """
     if count is None:
         return f"found{_names(matches)}"
     weak = ""

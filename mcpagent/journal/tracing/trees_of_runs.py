@@ -48,7 +48,7 @@ _PURPOSES = {"summary": "a summary, to save room", "sampling": "asked by a serve
 
 
 def _run(prompt: str, steps: Sequence[TraceStep]) -> TraceStep:
-    """Return a run of these steps, with the sum of what its requests used.
+    """Return a run with these steps, and the sum of their usage.
 
     Its time is None if that of the last step is unknown, such as of a call that was cancelled.
     """
@@ -74,7 +74,9 @@ def _run(prompt: str, steps: Sequence[TraceStep]) -> TraceStep:
 
 
 def _ended(run: TraceStep, end: RunEnded | None) -> TraceStep:
-    """Return the run with its end in words, unless the model answered, and its time without that of a person."""
+    """Return the run with a note about its end, unless the model answered, and with its time without that of questions
+    to a person.
+    """
     if end is None:
         return run
     if end.result is not None:
@@ -112,7 +114,7 @@ def _spent(step: Step) -> Spent:
 
 
 def _ranked(steps: Iterable[TraceStep]) -> Iterator[TraceStep]:
-    """Add to each call the rank that its tool had in the last search with it."""
+    """Yield the steps; each call gets the rank that its tool had in the last search that found it."""
     ranks: dict[str, int] = {}
     for step in steps:
         rank = ranks.get(step.name.removeprefix("execute_tool "))
@@ -121,7 +123,7 @@ def _ranked(steps: Iterable[TraceStep]) -> Iterator[TraceStep]:
             ranks |= {name: place for place, name in enumerate(search.matches or (), 1)}
 
 
-# -- a kept session ---------------------------------------------------------------------------------------------------
+# -- Stored sessions ---------------------------------------------------------------------------------------------------
 
 
 def session_runs(transcript: Transcript) -> list[TraceStep]:
@@ -143,7 +145,7 @@ def session_runs(transcript: Transcript) -> list[TraceStep]:
 
 
 def _servers(transcript: Transcript) -> Mapping[str, str]:
-    """Return the server of each tool that was offered, by name."""
+    """Return the server of each offered tool, by the tool's name."""
     tools = [*transcript.standing.beginning.offered]
     for part in (
         part for message in transcript.session.messages for part in message.parts
@@ -216,11 +218,11 @@ def _called(called: CalledTool, servers: Mapping[str, str]) -> TraceStep:
     return replace(step, error=result.error or "", seconds=seconds)
 
 
-# -- a recording ------------------------------------------------------------------------------------------------------
+# -- Recordings --------------------------------------------------------------------------------------------------------
 
 
 def recorded_runs(path: Path) -> list[TraceStep]:
-    """Return the runs of a recording, in the order in which they began. Raises `ConfigError` for other files."""
+    """Return the runs in a recording, in the order in which they began. Raises `ConfigError` for other files."""
     runs = _RecordedRuns()
     read_recording(path, runs.take)
     return runs.trees()
@@ -228,10 +230,10 @@ def recorded_runs(path: Path) -> list[TraceStep]:
 
 @dataclass(slots=True)
 class _RecordedRuns:
-    """The lines of a recording so far, by run.
+    """The entries of a recording read so far, by run.
 
-    `requests` are those without an answer, by number. `inner` are the steps of calls that programs made, by run and the
-    ID of the program's call.
+    `requests` are those without an answer, by number. `inner` are the steps of calls that programs made, by run and by
+    the ID of the program's call.
     """
 
     model: str = ""
@@ -244,7 +246,7 @@ class _RecordedRuns:
     )
 
     def take(self, line: Any) -> None:
-        """Add a line."""
+        """Add an entry of the recording."""
         match line:
             case AgentStarted(model=model) | ModelReported(name=model) if model:
                 self.model = model
@@ -309,7 +311,7 @@ class _RecordedRuns:
             self.steps[line.run].append(step)
 
     def trees(self) -> list[TraceStep]:
-        """Put the runs together, with the requests that were not answered."""
+        """Return the runs as trees, including requests that were not answered."""
         for request in self.requests.values():
             self._take_answer(request, error=NO_ANSWER)
         for (run, _), steps in self.inner.items():

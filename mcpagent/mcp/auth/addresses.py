@@ -1,4 +1,4 @@
-"""Determine which network an address belongs to, after its name is resolved, in any spelling."""
+"""Determine which network an address belongs to, after its name is resolved; accepts any spelling of addresses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Literal, TypeAlias
 
 Address: TypeAlias = IPv4Address | IPv6Address
 NetworkScope: TypeAlias = Literal["everywhere", "network", "machine", "nowhere"]
-"""The scope in which an address has one meaning: the internet, this network, this machine; "nowhere": never contact
-it."""
+"""The network in which an address is meaningful: the internet, this network, or this machine. "nowhere": an address
+that must never be contacted.
+"""
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
-"""The addresses of a host. Raises `OSError`."""
+"""Callback that returns the addresses of a host and port. Raises `OSError`."""
 
 SCOPES: tuple[NetworkScope, ...] = ("everywhere", "network", "machine")
-"""From far to near. A server with an address of one scope may redirect only to that scope and to farther ones."""
+"""The scopes from far to near. A server in one scope may redirect only to the same scope and to farther ones."""
 
 _METADATA = tuple(
     map(
@@ -34,12 +35,12 @@ _METADATA = tuple(
         ),
     )
 )
-"""Metadata services, from which cloud machines get their keys, in addition to all link-local addresses."""
+"""Addresses of metadata services, which give cloud machines their keys; all link-local addresses count as well."""
 
 _NOT_EVERYWHERE = tuple(
     map(ip_network, ("192.0.0.0/24", "fec0::/10", "5f00::/16", "3fff::/20"))
 )
-"""Networks with a local meaning only, which not every Python version knows."""
+"""Networks with only a local meaning that not every Python version knows."""
 
 _LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
 _ENDS_IN_IPV4 = (
@@ -47,19 +48,21 @@ _ENDS_IN_IPV4 = (
     _LOCAL_NAT64,
     ip_network("::ffff:0:0:0/96"),
 )
-"""RFC 6052, RFC 8215, and the translated addresses of RFC 2765."""
+"""Networks whose addresses end in an IPv4 address: RFC 6052, RFC 8215, and the translated addresses of RFC 2765."""
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
-"""Prefixes of an IPv4 address in an interface identifier (RFC 5214)."""
+"""Prefixes of an IPv4 address in an ISATAP interface identifier (RFC 5214)."""
 
 _OLD_SPELLING = re.compile(
     r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]+|[0-9]+)){0,3}"
 )
-"""The spellings that inet_aton(3) accepts: `127.1`, `0x7f.1`, `2130706433`."""
+"""Matches the old spellings that inet_aton(3) accepts: `127.1`, `0x7f.1`, `2130706433`."""
 
 
 def scope_of(address: Address) -> NetworkScope:
-    """Return the network; an address that embeds another, such as `::ffff:127.0.0.1`, counts as that one."""
+    """Return the scope of an address. One that embeds another address, such as `::ffff:127.0.0.1`, has the scope of
+    that one.
+    """
     if (inner := _inside(address)) is not None:
         place = scope_of(inner)
         if place == "everywhere" and address in _LOCAL_NAT64:
@@ -91,7 +94,7 @@ def _inside(address: Address) -> IPv4Address | None:
         is_isatap
         or 1 < number < 2**32
         or any(address in network for network in _ENDS_IN_IPV4)
-    ):  # ::127.0.0.1 is old
+    ):  # ::127.0.0.1 is an obsolete form
         return IPv4Address(number & 0xFFFFFFFF)
     return (
         address.ipv4_mapped
@@ -101,7 +104,7 @@ def _inside(address: Address) -> IPv4Address | None:
 
 
 def literal(host: str) -> Address | None:
-    """Return the address that a host is, in any of its spellings; None for a name."""
+    """Return the address if the host is one, in any spelling; None for a name."""
     plain = host.strip("[]").rstrip(".").partition("%")[0]
     with contextlib.suppress(ValueError):
         return ip_address(plain)
@@ -135,6 +138,6 @@ async def resolved(host: str, port: int) -> Sequence[Address]:
 
 
 def farthest(addresses: Sequence[Address]) -> NetworkScope:
-    """Return the farthest network of a host's addresses."""
+    """Return the farthest scope among a host's addresses; "nowhere" if none may be contacted."""
     places = [scope_of(address) for address in addresses]
     return next((place for place in SCOPES if place in places), "nowhere")

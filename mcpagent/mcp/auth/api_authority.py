@@ -1,6 +1,7 @@
-"""The authorization server of an HTTP API: its document names the addresses that an MCP server lets clients discover.
+"""The authorization server of an HTTP API, whose addresses are in the API's document; an MCP server publishes them as
+metadata.
 
-So the sign-in of MCP servers works for APIs too: requests for metadata are answered from the document.
+Requests for metadata are answered from the document, so that the sign-in to MCP servers also works for APIs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FLOWS: Mapping[str, tuple[str, ...]] = {
     "authorization_code": ("authorizationCode", "accessCode"),
     "client_credentials": ("clientCredentials", "application"),
 }
-"""Grant -> names of its flow in OpenAPI 3.x and in Swagger 2.0."""
+"""The grants, with the names of their flows in OpenAPI 3.x and in Swagger 2.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class ApiAuthority:
     authorization_endpoint: str
 
     def answer(self, request: httpx2.Request) -> httpx2.Response | None:
-        """Return the answer to a request for metadata, and to the one that tries the API; None for any other."""
+        """Return the response to a request for metadata, or to the one that tries the API; None for other requests."""
         path = request.url.path
         if path.startswith("/.well-known/oauth-protected-resource"):
             return httpx2.Response(
@@ -68,7 +69,7 @@ class ApiAuthority:
 
 
 def api_authority(config: ServerConfig) -> ApiAuthority:
-    """Return the authorization server that the document of an API names. Raises `OAuthFlowError` without one.
+    """Return the authorization server that the document of an API names. Raises `OAuthFlowError` if no server is named.
 
     It reads the document, so call it in a thread.
     """

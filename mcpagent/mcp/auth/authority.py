@@ -1,7 +1,8 @@
 """Send requests to the authorization server that a remote server names: checked, bounded, authenticated.
 
-Its addresses come from the remote server, which is untrusted. Therefore they must be https, or at most as local as the
-server itself, by the addresses that their names resolve to, and never link-local. Answers are bounded in size and time.
+Its addresses come from the remote server, which is untrusted. So they must be https, or at most as local as the server
+itself, judged by the addresses that their names resolve to, and never link-local. Responses are limited in size and
+time.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ _TOO_NEAR = {
 
 
 def refusal_of(page: str, server: str) -> str | None:
-    """Return why a sign-in to `server` must not use this address, as the end of a sentence; None if it may.
+    """Return why a sign-in to `server` must not use the address `page`, as the end of a sentence; None if it may.
 
-    It judges the address itself; the request judges the addresses that its name resolves to (`CheckedTransport`).
+    This checks the address itself. When the request is sent, `CheckedTransport` checks the addresses that its name
+    resolves to.
     """
     try:
         url, own = httpx2.URL(page), httpx2.URL(server)
@@ -61,7 +63,7 @@ def refusal_of(page: str, server: str) -> str | None:
         return None
     place, own_place = _scope_by_name(url.host), _scope_by_name(own.host)
     if place == "network" and literal(own.host) is None:
-        own_place = "network"  # its name may resolve to this network too
+        own_place = "network"  # its name may also resolve to an address in this network
     if not _may_send_to(own_place, place):
         return _TOO_NEAR[place]
     if url.scheme == "https" or (url.scheme == "http" and place == "machine"):
@@ -70,7 +72,7 @@ def refusal_of(page: str, server: str) -> str | None:
 
 
 def shown_address(address: str) -> str:
-    """Return an address without user, password and query, to be shown."""
+    """Return an address for display, without user, password and query."""
     return safe_line(without_credentials(address.partition("?")[0]), 120)
 
 
@@ -93,7 +95,9 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 class CheckedNetwork(httpx2.AsyncBaseTransport):
-    """The network to one server; requests of a sign-in to addresses that the server named are checked."""
+    """The HTTP transport for one server. During a sign-in, requests to other addresses, which the server named, are
+    checked.
+    """
 
     def __init__(
         self, config: ServerConfig, network: httpx2.AsyncBaseTransport
@@ -103,23 +107,23 @@ class CheckedNetwork(httpx2.AsyncBaseTransport):
         self._checked = CheckedTransport(config, network)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send the request. Raises as `CheckedTransport` does."""
+        """Send the request. Raises the errors of `CheckedTransport`."""
         is_own = _origin(request.url) == self._own
         return await (self._network if is_own else self._checked).handle_async_request(
             request
         )
 
     async def aclose(self) -> None:
-        """Close the connections below."""
+        """Close the inner transports."""
         await self._network.aclose()
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """HTTP for a sign-in: each address is checked, and each answer is read within bounds.
+    """The HTTP transport of a sign-in: each address is checked, and each response is read within limits.
 
-    A successful answer of the server itself is not read at all, because it may be an endless stream. `refused` is the
-    `WWW-Authenticate` header of an earlier refusal: the first request is answered with it again, so that the sign-in
-    requests the missing permissions. `known` answers the requests for metadata of an HTTP API.
+    A successful response of the server itself is not read, because it may be an endless stream. `refused` is the
+    `WWW-Authenticate` header of an earlier refusal: the first request gets it again as its response, so that the
+    sign-in requests the missing permissions. `known` answers requests for the metadata of an HTTP API.
     """
 
     def __init__(
@@ -137,12 +141,12 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         self._refused = refused
         self._resolve = resolve
         self._peer: Address | None = None
-        """The actual address of the server, after its first answer."""
+        """The IP address of the server, after its first response."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a checked request.
 
-        Raises `httpx2.UnsupportedProtocol` for a refused address, `httpx2.ReadTimeout` for an endless answer.
+        Raises `httpx2.UnsupportedProtocol` for a refused address, `httpx2.ReadTimeout` for an endless response.
         """
         if self._refused:
             header, self._refused = self._refused, ""
@@ -180,7 +184,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status_code, headers=headers, content=body)
 
     async def _sent(self, requests: Sequence[httpx2.Request]) -> httpx2.Response:
-        """Return the answer to the first that can be sent; they are one request, to several addresses."""
+        """Send the first request that can be sent, and return its response. All are the same request, to different IP
+        addresses.
+        """
         for request in requests[:-1]:
             with contextlib.suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
                 return await self._inner.handle_async_request(request)
@@ -189,7 +195,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
     async def _at_checked_addresses(
         self, request: httpx2.Request
     ) -> list[httpx2.Request]:
-        """Return the request for each checked address, because a name may resolve differently the next time.
+        """Return a copy of the request for each checked IP address, because a name may resolve differently the next
+        time.
 
         Raises `httpx2.UnsupportedProtocol` for an address that is nearer than the server, and `httpx2.ConnectError`.
         """
@@ -226,7 +233,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
     async def _own_scope(self) -> NetworkScope:
         """Return the scope of the MCP server's address: this machine, this network, or the internet.
 
-        The address of the open connection decides if it is known, because the name may resolve differently by now.
+        If the address of the open connection is known, it decides, because the name may resolve differently now.
         """
         if self._peer is not None:
             return scope_of(self._peer)
@@ -240,7 +247,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return response.status_code < 400 and str(request.url) == self._config.address
 
     async def aclose(self) -> None:
-        """Close the connections below."""
+        """Close the inner transport."""
         await self._inner.aclose()
 
 
@@ -276,7 +283,7 @@ async def _small_body(response: httpx2.Response) -> bytes:
 
 
 _MOST_STEPS = 2_000
-"""Maximum number of requests of one sign-in: polling once a second for half an hour, and some more."""
+"""Maximum number of requests of one sign-in: polling once a second for half an hour, and a few more."""
 
 
 def authority_client(
@@ -288,9 +295,8 @@ def authority_client(
 ) -> httpx2.AsyncClient:
     """Return a client for the requests of a sign-in, which follows no redirects.
 
-    `refused`, `known`: see `CheckedTransport`.
-
-    httpx counts each step of a sign-in as a redirect: a code on another device takes one for each time it is asked for.
+    `refused`, `known`: see `CheckedTransport`. httpx counts each step of a sign-in as a redirect: a sign-in with a code
+    on another device needs one for each poll.
     """
     return httpx2.AsyncClient(
         transport=CheckedTransport(config, refused=refused, known=known),
@@ -302,7 +308,7 @@ def authority_client(
 
 
 async def named_authorities(config: ServerConfig) -> list[str]:
-    """Return the authorization servers that the server names now (RFC 9728); empty if none can be read."""
+    """Return the authorization servers that the server names at present (RFC 9728); [] if none can be read."""
     from pydantic import ValidationError
 
     from mcpagent.mcp.sdk import (
@@ -323,7 +329,7 @@ async def named_authorities(config: ServerConfig) -> list[str]:
 
 
 def token_endpoint(url: str, sign_in: SignIn) -> str:
-    """Return the token endpoint; `/token` of the server if the authorization server has no metadata."""
+    """Return the token endpoint; if the authorization server has no metadata, `/token` of the server."""
     if sign_in.authority is not None:
         return str(sign_in.authority.token_endpoint)
     return urljoin(url, "/token")
@@ -336,7 +342,9 @@ async def ask_authority(
     endpoint: str,
     form: Mapping[str, str],
 ) -> httpx2.Response:
-    """Post a form as the authenticated client. Raises `OAuthFlowError` if it cannot be reached or trusted."""
+    """Post a form to `endpoint`, authenticated as the client. Raises `OAuthFlowError` if it cannot be reached or
+    trusted.
+    """
     from mcp.client.auth import OAuthFlowError
 
     from mcpagent.mcp.sdk import OAuthClientMetadata, OAuthContext

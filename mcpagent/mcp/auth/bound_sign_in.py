@@ -1,4 +1,4 @@
-"""Request tokens bound to the client's key, with any grant."""
+"""Request tokens bound to the client's key (DPoP), with any grant."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class BoundSignIn(httpx2.Auth):
     """A sign-in that requests bound tokens if the authorization server issues them, with any grant.
 
-    The key is stored in `storage` with the tokens, if these require it. `wanted` True: also if the server does not
-    announce them; False: never.
+    If the tokens require the key, it is stored with them in `storage`. `wanted`: True requests bound tokens even if the
+    server does not announce them, False never does, None if it announces them.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class BoundSignIn(httpx2.Auth):
     async def _seen(
         self, request: httpx2.Request, response: httpx2.Response
     ) -> httpx2.Response:
-        """Learn from the answer, and rewrite its tokens for code that knows only unbound ones."""
+        """Learn from the response, and rewrite bound tokens in it for the SDK's code, which knows only unbound ones."""
         if "/.well-known/" in request.url.path and response.status_code == 200:
             offered = json_object(await response.aread()).get(
                 "dpop_signing_alg_values_supported"

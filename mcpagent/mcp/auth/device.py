@@ -1,4 +1,4 @@
-"""Sign in with a code that the user enters on another device: RFC 8628, for machines without a browser."""
+"""Sign in with a code that the user enters on another device (RFC 8628), for machines without a browser."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _LONGEST_SECONDS = 1_800.0
 SHORTEST_PAUSE = 1.0
-"""Seconds between two requests for the tokens, if the server names less."""
+"""Minimum seconds between two requests for the tokens, if the server allows shorter intervals."""
 
 _LONGEST_PAUSE = 60.0
 _SLOWER_SECONDS = 5.0
 
 
 class DeviceCode(BaseModel):
-    """The answer of a device authorization endpoint (RFC 8628 3.2)."""
+    """The response of a device authorization endpoint (RFC 8628 3.2)."""
 
     device_code: str = Field(min_length=1, repr=False)
     user_code: str = Field(min_length=1, max_length=100)
@@ -43,7 +43,7 @@ ShowCode: TypeAlias = Callable[[DeviceCode], Awaitable[None]]
 
 
 class DeviceSignIn(ConfiguredSignIn):
-    """Shows a code to the user, and asks for tokens until the user has entered it, declined, or taken too long."""
+    """Shows a code to the user, and polls for tokens until the user has entered it or declined, or it has expired."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class DeviceSignIn(ConfiguredSignIn):
             raise OAuthFlowError(f"{name}, {shown_address(address)}, {refusal}")
 
     def _request(self, endpoint: str, form: dict[str, str]) -> httpx2.Request:
-        """Return a form that the client is authenticated in (RFC 8628 3.1 and 3.4, RFC 8707)."""
+        """Return a form request with the client's authentication (RFC 8628 3.1 and 3.4, RFC 8707)."""
         client = self.context.client_info
         if client is None or not client.client_id:
             raise OAuthFlowError("its authorization server registered no client")

@@ -13,7 +13,7 @@ import httpx2
 from pydantic import BaseModel, Field
 
 ALGORITHMS = ("ES256", "EdDSA", "PS256", "RS256")
-"""Signature algorithms; the first one that the authorization server accepts is used."""
+"""Signature algorithms in order of preference; the first one that the authorization server accepts is used."""
 
 
 class ProofKey(BaseModel):
@@ -45,20 +45,22 @@ class ProofKey(BaseModel):
 
 @dataclass
 class Proofs:
-    """DPoP proofs (RFC 9449) that one key signs. `nonces` maps each origin to the nonce that its server demands."""
+    """Creates DPoP proofs (RFC 9449) signed with one key. `nonces` maps each origin to the nonce that its server
+    requires.
+    """
 
     key: ProofKey
     nonces: dict[str, str] = field(default_factory=dict[str, str])
     _jwk: dict[str, Any] | None = field(default=None, repr=False)
 
     def add(self, request: httpx2.Request, token: str = "") -> None:
-        """Add a new proof to this request; with a token, bind the proof to it and send the token."""
+        """Add a new proof to this request. With a token, bind the proof to it and send the token."""
         if token:
             request.headers["Authorization"] = f"DPoP {token}"
         request.headers["DPoP"] = self._proof(request, token)
 
     def wants_nonce(self, response: httpx2.Response) -> bool:
-        """Return whether to repeat the request with the nonce of this answer (RFC 9449 8 and 9)."""
+        """Return whether to repeat the request with the nonce in this response (RFC 9449 8 and 9)."""
         origin = _origin(response.request.url)
         given = response.headers.get("dpop-nonce", "")
         if not given or len(given) > 1_024 or self.nonces.get(origin) == given:

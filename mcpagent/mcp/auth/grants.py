@@ -1,6 +1,7 @@
 """Request tokens with the configured grant: for a user, for the client itself, or for a workload.
 
-Formats: RFC 6749 4.4 (client credentials), RFC 7523 (assertions, of the client and as a grant), RFC 8693 (exchange).
+Formats: RFC 6749 4.4 (client credentials), RFC 7523 (assertions, for client authentication and as a grant), RFC 8693
+(exchange).
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ _PRIVATE = (
     "assertion",
     "client_assertion",
 )
-"""Fields of requests to an authorization server, and of its answers, that are never shown."""
+"""Fields of requests to an authorization server, and of its responses, that are never shown."""
 
 
 def secret_method(
     offered: Sequence[str] | None,
 ) -> Literal["client_secret_basic", "client_secret_post"]:
-    """Return the first supported method of client authentication, basic if none is offered (RFC 8414 2)."""
+    """Return the first supported method of client authentication; basic if the server offers none (RFC 8414 2)."""
     for method in offered or ():
         if method == "client_secret_post":
             return "client_secret_post"
@@ -74,9 +75,9 @@ def secret_method(
 
 
 async def _problem_of(kind: str, response: httpx2.Response) -> str:
-    """Return the reason why this metadata cannot be used; "" for usable metadata, or if the address serves none.
+    """Return why this metadata cannot be used; "" for usable metadata, and if the address serves none.
 
-    A web page is not metadata, and no sign that there is none: a proxy may return one for a moment.
+    A web page is not metadata, but it does not mean that there is none: a proxy may return one temporarily.
     """
     if response.status_code >= 500 and kind == AUTHORITY:
         return f"HTTP {response.status_code}"
@@ -96,15 +97,15 @@ async def _problem_of(kind: str, response: httpx2.Response) -> str:
 
 
 def is_token_request(request: httpx2.Request) -> bool:
-    """Return whether the request is one to a token endpoint."""
+    """Return whether the request goes to a token endpoint."""
     is_form = request.headers.get("content-type", "").startswith(_FORM)
     return request.method == "POST" and is_form and b"grant_type=" in request.content
 
 
 async def _refusal_of(request: httpx2.Request, response: httpx2.Response) -> str:
-    """Return why an answer with tokens, or with a registration, cannot be used; "" if it can.
+    """Return why a response with tokens, or with a registration, cannot be used; "" if it can.
 
-    The reason has the status and the fields `error` and `error_description`, never the rest of the body.
+    The reason contains the status and the fields `error` and `error_description`, never the rest of the body.
     """
     given = json_object(await response.aread())
     sent = dict(parse_qsl(request.content.decode("utf-8", "replace")))
@@ -129,7 +130,7 @@ async def _refusal_of(request: httpx2.Request, response: httpx2.Response) -> str
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the place and the text of the first problem."""
+    """Return the location and the text of the first validation error."""
     first = error.errors(include_input=False)[0]
     where = ".".join(map(str, first["loc"]))
     return f"{where}: {first['msg']}".removeprefix(": ")
@@ -138,7 +139,7 @@ def first_problem(error: ValidationError) -> str:
 class ConfiguredSignIn(SdkSignIn):
     """The SDK's OAuth client with the configured client, grant and authorization server.
 
-    `page` is for a user's sign-in; without it, only unattended grants work.
+    `page` is for a user's sign-in; without it, only grants that need no user work.
     """
 
     def __init__(
@@ -166,12 +167,12 @@ class ConfiguredSignIn(SdkSignIn):
         storage.context = self.context
         self._unusable: dict[str, str] = {}
         self.described: dict[str, Any] = {}
-        """The authorization server's metadata; the SDK's model leaves out fields of other specifications."""
+        """All metadata of the authorization server; the SDK's model omits fields of other specifications."""
 
     async def flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Run the SDK's flow, but do not let it fall back to default addresses if metadata cannot be used."""
+        """Run the SDK's flow, but do not let it use default addresses if metadata cannot be used."""
         flow = super().flow(request)
         self._unusable.clear()
         try:
@@ -206,8 +207,8 @@ class ConfiguredSignIn(SdkSignIn):
     def _metadata_kind(self, request: httpx2.Request) -> str | None:
         """Return whose metadata a request of the sign-in fetches; None if it fetches none.
 
-        A server may keep its own metadata at any address (RFC 9728 5.1), an authorization server only where RFC 8414 3
-        and OpenID Connect Discovery 4 place it.
+        A server may publish its own metadata at any address (RFC 9728 5.1), an authorization server only at those of
+        RFC 8414 3 and OpenID Connect Discovery 4.
         """
         if request.method != "GET":
             return None
@@ -221,9 +222,11 @@ class ConfiguredSignIn(SdkSignIn):
     async def _checked(
         self, request: httpx2.Request, response: httpx2.Response
     ) -> httpx2.Response:
-        """Return the usable answer with tokens or a registration; the SDK's own errors would repeat its body.
+        """Return the response with tokens or a registration if it is usable. The SDK's own errors would repeat its
+        body.
 
-        An unusable refresh becomes an empty refusal, so that the person signs in again. Raises `OAuthFlowError`.
+        An unusable refresh becomes an empty refusal, so that the user signs in again. Raises `OAuthFlowError` in other
+        cases.
         """
         refusal = await _refusal_of(request, response)
         if not refusal:
@@ -238,8 +241,9 @@ class ConfiguredSignIn(SdkSignIn):
     def _refuse_fallback(self, kind: str) -> None:
         """Raise `OAuthFlowError` if metadata cannot be used, or if a named authorization server publishes none.
 
-        A server that describes itself (RFC 9728) names its authorization server, which then describes itself too (RFC
-        8414). Only a server without any metadata is one of the first revision, with the usual addresses.
+        A server with metadata (RFC 9728) names its authorization server, which must then have metadata as well (RFC
+        8414). Only a server without any metadata follows the first revision of the specification, with default
+        addresses.
         """
         described = self.context.protected_resource_metadata
         known: object = described
@@ -256,7 +260,7 @@ class ConfiguredSignIn(SdkSignIn):
             )
 
     async def load(self) -> None:
-        """Use the configured client in place of a registered one."""
+        """Load the stored sign-in, and replace a registered client by the configured one."""
         await super().load()
         way = self._way
         if way.client_id or way.is_unattended:
@@ -283,7 +287,7 @@ class ConfiguredSignIn(SdkSignIn):
         return found
 
     async def grant_request(self) -> httpx2.Request:
-        """Return the request for tokens of the configured grant. Raises `OAuthFlowError`."""
+        """Return the token request of the configured grant. Raises `OAuthFlowError`."""
         way, known = self._way, self.context.oauth_metadata
         self._refuse_fallback(AUTHORITY)
         if way.issuer and (
@@ -309,14 +313,14 @@ class ConfiguredSignIn(SdkSignIn):
             if not way.is_unattended:
                 await self.context.storage.set_client_info(
                     client
-                )  # a later refresh of the tokens needs it
+                )  # refreshing the tokens later needs it
         if not way.is_unattended:
             return await self._ask_user()
         form, headers = await self._form()
         return httpx2.Request("POST", self.tokens_url(), data=form, headers=headers)
 
     async def _ask_user(self) -> httpx2.Request:
-        """Let the user sign in; return the request for the tokens."""
+        """Let the user sign in; return the token request."""
         return await super().grant_request()
 
     async def _pause_before_again(
@@ -324,11 +328,13 @@ class ConfiguredSignIn(SdkSignIn):
         request: httpx2.Request,  # noqa: ARG002 - for those who override it
         response: httpx2.Response,  # noqa: ARG002
     ) -> float | None:
-        """Return the seconds after which the same request is sent again; None if the answer is the last one."""
+        """Return the seconds after which to send the same request again; None if the response is final."""
         return None
 
     def _require_own_authority(self) -> None:
-        """Refuse to send reusable secrets to an authorization server that is not configured or the server itself."""
+        """Raise `OAuthFlowError` if reusable secrets would go to an authorization server that is neither configured nor
+        the server itself.
+        """
         way, known = self._way, self.context.oauth_metadata
         is_of_use = way.client_secret or (
             not way.idp_token_endpoint and (way.token or way.token_file)
@@ -401,7 +407,7 @@ class ConfiguredSignIn(SdkSignIn):
         return token
 
     async def _signed(self, audience: str) -> str:
-        """Return the client's own word, signed with its key (RFC 7523 2.2 and 3)."""
+        """Return the client's own assertion, signed with its key (RFC 7523 2.2 and 3)."""
         import jwt
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -442,7 +448,7 @@ class ConfiguredSignIn(SdkSignIn):
             ) from None
 
     async def _assertion(self, audience: str) -> str:
-        """Return the assertion: the token itself, or the one an identity provider exchanges it for (RFC 8693)."""
+        """Return the assertion: the token itself, or the one for which an identity provider exchanges it (RFC 8693)."""
         way, token = self._way, await self._token()
         if not way.idp_token_endpoint:
             return token
@@ -495,7 +501,7 @@ class ConfiguredSignIn(SdkSignIn):
 
 
 async def _bounded(answer: httpx2.Response) -> bytes:
-    """Return the beginning of an answer in its encoded form, since a compressed body may be a thousand times larger."""
+    """Return the beginning of a response, still encoded, because a compressed body may be a thousand times larger."""
     content = b""
     async for piece in answer.aiter_raw():
         content += piece
@@ -509,7 +515,7 @@ def _read(path: str) -> str:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return an answer's JSON object; empty if it is no object."""
+    """Return the JSON object in a response; {} if it is anything else."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

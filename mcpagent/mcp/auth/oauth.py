@@ -1,4 +1,4 @@
-"""A user's sign-in at an authorization page: show the page, and receive its answer."""
+"""A user's sign-in at an authorization page: show the page, and receive the redirect."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Page(Protocol):
         """Show the authorization page to the user."""
 
     async def result(self) -> AuthorizationCodeResult:
-        """Wait for the answer at the redirect URI."""
+        """Wait for the redirect to the redirect URI, and return its result."""
 
 
 class LoopbackPage:
-    """A sign-in whose answer comes to a port of 127.0.0.1 (RFC 8252 7.3); an async context manager.
+    """A sign-in whose redirect goes to a port of 127.0.0.1 (RFC 8252 7.3); an async context manager.
 
     `show` receives the address of the authorization page: it opens a browser, prints the address, or both. If the
     browser is on another machine, pass its final address to `take` instead. `port` is tried first.
@@ -69,7 +69,7 @@ class LoopbackPage:
 
     @property
     def was_shown(self) -> bool:
-        """True if the page was shown to a user."""
+        """Return whether the page was shown to a user."""
         return self._answer is not None
 
     async def __aenter__(self) -> LoopbackPage:
@@ -87,7 +87,7 @@ class LoopbackPage:
         await self._server.wait_closed()
 
     async def show(self, url: str) -> None:
-        """Note the sign-in's state, and show its page."""
+        """Store the sign-in's state parameter, and show the page."""
         self._state = _first(url, "state")
         self._answer = asyncio.get_running_loop().create_future()
         await self._show(url)
@@ -103,7 +103,7 @@ class LoopbackPage:
             ) from None
 
     def take(self, address: str) -> str | None:
-        """Accept the browser's final address as pasted by the user; otherwise return the mistake."""
+        """Accept the browser's final address, pasted by the user; return the mistake if it is wrong, else None."""
         parts = urlsplit(address.strip())
         expected = urlsplit(self.redirect_uri)
         if (parts.scheme, parts.netloc, parts.path) != (
@@ -143,7 +143,9 @@ class LoopbackPage:
         writer.close()
 
     def _outcome(self) -> str:
-        """Return the words of the page: a refusal, or that the code has arrived; it is exchanged only afterwards."""
+        """Return the text of the final page: a refusal, or that the code has arrived, which is exchanged only
+        afterwards.
+        """
         error = (
             self._answer.exception()
             if self._answer is not None and self._answer.done()
@@ -159,7 +161,7 @@ class LoopbackPage:
         if path != "/callback" or self._answer is None or self._answer.done():
             return False
         if self._state is not None and _first(f"?{query}", "state") != self._state:
-            return False  # a third-party page must not end the sign-in
+            return False  # a request of another page must not end the sign-in
         try:
             self._answer.set_result(callback_result(query))
         except OAuthFlowError as error:
@@ -172,14 +174,14 @@ def _first(url: str, name: str) -> str | None:
 
 
 def callback_result(query: str) -> AuthorizationCodeResult:
-    """Return the code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
+    """Return the code, state and issuer in a redirect's query. Raises `OAuthFlowError` if it reports a refusal."""
     found = parse_qs(query)
     repeated = [
         name
         for name in ("code", "state", "iss", "error")
         if len(found.get(name, ())) > 1
     ]
-    if repeated:  # RFC 6749 3.1: a parameter must not be included more than once
+    if repeated:  # RFC 6749 3.1: a parameter must not appear more than once
         raise OAuthFlowError(f"its answer has {repeated[0]} more than once")
     values = {name: texts[0] for name, texts in found.items()}
     if "code" not in values or "error" in values:

@@ -55,7 +55,7 @@ _PROTOCOL = {
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A client that was registered manually with the authorization server: `port` is its callback's."""
+    """A client that was registered manually with the authorization server; `port` is that of its callback."""
 
     client_id: str
     secret: str | None = None
@@ -64,9 +64,10 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The outcome of a sign-in: the user signed in now, the stored tokens are enough, or the server needs none.
+    """The outcome of a sign-in: the user signed in now, the stored tokens suffice, or the server needs none.
 
-    `kept` is the location of the tokens if they were just written; `moved` reports a new authorization server.
+    `kept` is the location of the tokens if they were just stored. `moved` reports a changed authorization server, "" if
+    it is the same.
     """
 
     how: Literal["now", "before", "not wanted"]
@@ -78,7 +79,8 @@ class SignedIn:
 class SignedOut:
     """The outcome of a sign-out.
 
-    `was_signed_in` is False if there was no sign-in; `reason` is why it could not be revoked at the server.
+    `was_signed_in` is False if there was no sign-in. `revoked` is the result of the revocation at the server, `reason`
+    why it failed.
     """
 
     was_signed_in: bool
@@ -97,7 +99,7 @@ async def loopback_page(
 ) -> AsyncIterator[LoopbackPage]:
     """Open the page for a sign-in, on the registered port if that is free.
 
-    The registration is not valid for another port, so the client registers again.
+    The registration is not valid for another port, so on one the client registers again.
     """
     storage = TokenStorage(store, config.address)
     sign_in = await storage.load()
@@ -137,7 +139,7 @@ def _registered_port(client: OAuthClientInformationFull | None) -> int:
 def _registered_by_hand(
     registration: Registration, redirect_uri: str | None
 ) -> OAuthClientInformationFull:
-    """Return the OAuth client of a manual registration; without a redirect URI, for the device grant (RFC 8628)."""
+    """Return the OAuth client of a manual registration; without a redirect URI, one for the device grant (RFC 8628)."""
     redirect_uris = None
     grant_types = ["authorization_code", "refresh_token"]
     if redirect_uri is None:
@@ -151,14 +153,14 @@ def _registered_by_hand(
         grant_types=grant_types,
         token_endpoint_auth_method=None
         if registration.secret
-        else "none",  # by what its authority takes
+        else "none",  # replaced by a method that the authorization server accepts
     )
 
 
 async def sign_in(
     config: ServerConfig, store: SecretStore, page: LoopbackPage
 ) -> SignedIn:
-    """Signs in if the server wants it. Raises `ServerError` (phase "login") with the reason if that fails."""
+    """Sign in if the server requires it. Raises `ServerError` (phase "login") with the reason if that fails."""
     storage = TokenStorage(store, config.address)
     before = await storage.load()
     provider = ConfiguredSignIn(config, storage, page)
@@ -197,7 +199,7 @@ async def _outcome(
     before: SignIn,
     shower: LoopbackPage | DeviceSignIn,
 ) -> SignedIn:
-    """Run a sign-in that shows something to the user if it must. Raises `ServerError` if it fails."""
+    """Run a sign-in that may show something to the user. Raises `ServerError` if it fails."""
     try:
         status = await _until_saved(config, provider, storage, before.refusal)
     except OAuthFlowError as error:
@@ -216,9 +218,9 @@ async def _outcome(
 async def obtain(
     config: ServerConfig, storage: TokenStorage, *, refused: str = ""
 ) -> None:
-    """Get tokens with an unattended grant, and store them.
+    """Get tokens with a grant that needs no user, and store them.
 
-    `refused` is a `WWW-Authenticate` header that names the missing permissions of the stored tokens. Raises
+    `refused` is a `WWW-Authenticate` header that names permissions that the stored tokens lack. Raises
     `OAuthFlowError`.
     """
     status = await _until_saved(
@@ -236,7 +238,10 @@ async def _until_saved(
     storage: TokenStorage,
     refused: str,
 ) -> int | None:
-    """Query the server until tokens are saved (None), or it answers without (its status). Raises `OAuthFlowError`."""
+    """Send requests until tokens are stored (None), or the server responds without a sign-in (its status).
+
+    Raises `OAuthFlowError`.
+    """
     auth = BoundSignIn(provider, storage, wanted=config.sign_in.proof_of_possession)
     known = None
     if config.openapi:
@@ -256,7 +261,7 @@ async def _until_saved(
 
 
 def authority_moved(before: SignIn, now: OAuthMetadata | None) -> str:
-    """Return how the authorization server differs from the one of the last sign-in, "" if it is the same."""
+    """Return how the authorization server differs from that of the last sign-in; "" if it is the same."""
     if (
         before.authority is None
         or now is None
@@ -272,15 +277,15 @@ def authority_moved(before: SignIn, now: OAuthMetadata | None) -> str:
 async def _show(
     page: LoopbackPage, config: ServerConfig, context: OAuthContext, url: str
 ) -> None:
-    """Show the page only if the user may be sent there, and the authorization server is safe to sign in with.
+    """Show the page if the user may be sent there and the authorization server is safe to sign in with.
 
-    The address that the code goes to afterwards is checked first, too.
+    The address that receives the code afterwards is checked first. Raises `OAuthFlowError`.
     """
     authority = context.oauth_metadata
     if authority is not None and "S256" not in (
         authority.code_challenge_methods_supported or ()
     ):
-        # The specification's MUST: a client must stop if it cannot know that its challenge is checked.
+        # The specification requires it: a client must stop if it cannot know that its challenge is verified.
         raise OAuthFlowError(
             "its authorization server does not say that it supports PKCE with S256"
         )
@@ -295,7 +300,7 @@ async def _show(
 
 
 async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
-    """Return the status of the server's answer; the client signs in if the server refuses it at first."""
+    """Return the status of the server's response; if the server refuses the request, the client signs in first."""
     headers = {
         **_PROTOCOL,
         **{name: revealed(text) for name, text in config.headers.items()},
@@ -316,7 +321,7 @@ async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
         ) from None
     except (
         Exception  # noqa: BLE001
-    ) as error:  # the SDK raises any type for an invalid answer
+    ) as error:  # the SDK raises any type of exception for an invalid response
         kind = type(error).__name__
         raise OAuthFlowError(f"an answer that cannot be used ({kind})") from None
     return response.status_code
@@ -329,7 +334,7 @@ def _failed(config: ServerConfig, what: str) -> ServerError:
 
 
 async def sign_out(config: ServerConfig, store: SecretStore) -> SignedOut:
-    """Revoke the tokens at the authorization server (RFC 7009), if it supports that, and delete them here."""
+    """Revoke the tokens at the authorization server (RFC 7009), if it supports that, and delete the local copies."""
     storage = TokenStorage(store, config.address)
     kept = await storage.load()
     revoked, reason = await _revoke(config, storage, kept)
@@ -346,7 +351,7 @@ async def _revoke(
         endpoint = kept.authority.revocation_endpoint
     if kept.tokens is None or endpoint is None:
         return "not offered", ""
-    # The refresh token first: with it the others end at most servers.
+    # The refresh token first: revoking it ends the other tokens at most servers.
     for kind, token in (
         ("refresh_token", kept.tokens.refresh_token),
         ("access_token", kept.tokens.access_token),

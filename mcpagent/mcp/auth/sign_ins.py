@@ -1,6 +1,6 @@
 """Store the result of a sign-in to a remote server, as one secret for each server's address.
 
-It is used for that address only: another origin, port or path gets none of it.
+It is used for that address only, not for another origin, port or path.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mcpagent.utilities.text.secrets import hide
 
 
 def address_name(url: str) -> str:
-    """Return the server's address without parts of the query that may be secret, as a name."""
+    """Return a name for the server's address in which secret parts of the query are replaced by a hash."""
     parts = urlsplit(url)
     if parts.query:
         query = f"#{hashlib.sha256(parts.query.encode()).hexdigest()[:12]}"
@@ -49,10 +49,12 @@ def address_name(url: str) -> str:
 class SignIn(BaseModel):
     """The stored result of a sign-in.
 
-    It has the tokens, the expiry of the access token (`time.time()`), the client's registration, the metadata of the
-    authorization server (RFC 8414) and those of the protected resource (RFC 9728). `refusal` is the last
-    `WWW-Authenticate` header that reported insufficient permissions. `proof_key` is the key that the tokens require, if
-    any.
+    - `tokens`, and `ends`: the expiry of the access token (`time.time()`), None if unknown.
+    - `client`: the client's registration.
+    - `authority`, `resource`: the metadata of the authorization server (RFC 8414) and of the protected resource (RFC
+      9728).
+    - `refusal`: the last `WWW-Authenticate` header that reported insufficient permissions.
+    - `proof_key`: the key that the tokens require, if any.
     """
 
     tokens: OAuthToken | None = Field(default=None, repr=False)
@@ -68,7 +70,7 @@ class SignIn(BaseModel):
     def _or_nothing(
         cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> Any:
-        """Replace a broken part by its default."""
+        """Replace an invalid part by its default."""
         try:
             return read(value)
         except ValidationError:
@@ -88,14 +90,14 @@ class SignIn(BaseModel):
             hide(self.proof_key.pem)
 
     def to_text(self) -> str:
-        """Return the JSON, without empty parts."""
+        """Return the sign-in as JSON, without empty parts."""
         return self.model_dump_json(
             exclude_none=True, exclude=None if self.refusal else {"refusal"}
         )
 
     @classmethod
     def from_text(cls, text: str) -> SignIn:
-        """Read the valid parts of `to_text`."""
+        """Create a sign-in from the result of `to_text`; invalid parts are ignored."""
         try:
             return cls.model_validate_json(text)
         except ValidationError:
@@ -103,7 +105,7 @@ class SignIn(BaseModel):
 
 
 class Secrets(Protocol):
-    """A store of sign-ins, as text under the server's address."""
+    """A store for the texts of sign-ins, by the server's address."""
 
     def get(self, name: str) -> str | None:
         """Return the stored text, or None."""
@@ -119,8 +121,8 @@ class Secrets(Protocol):
 class TokenStorage:
     """The sign-in to one server, with the storage interface of the SDK's clients.
 
-    `context` is the SDK client that uses it. Its data about the server are stored with the tokens and restored, so that
-    a later process can refresh them. `proof_key` is the key that new tokens require.
+    `context` is the SDK client that uses it. The data about the server that it discovers is stored with the tokens and
+    restored, so that a later process can refresh them. `proof_key` is the key that new tokens require.
     """
 
     store: Secrets
@@ -132,11 +134,11 @@ class TokenStorage:
 
     @property
     def name(self) -> str:
-        """The name under which the store has it."""
+        """The name of the sign-in in the store."""
         return address_name(self.url)
 
     async def load(self) -> SignIn:
-        """Return the sign-in. Raises `CredentialsError` if the keyring fails."""
+        """Return the stored sign-in; an empty one if there is none. Raises `CredentialsError` if the keyring fails."""
         text = await asyncio.to_thread(self.store.get, self.name)
         if text is not None:
             sign_in = SignIn.from_text(text)
@@ -157,7 +159,7 @@ class TokenStorage:
         return await asyncio.to_thread(self.store.remove, self.name) is not None
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens to the SDK, and restore what an earlier process discovered."""
+        """Return the tokens to the SDK, and restore the data that an earlier process discovered."""
         sign_in = await self.load()
         if self.context is not None and sign_in.tokens is not None:
             self.context.token_expiry_time = sign_in.ends
@@ -170,7 +172,7 @@ class TokenStorage:
         return sign_in.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store new tokens from the SDK, with their expiry and the data that it discovered."""
+        """Store new tokens from the SDK, with their expiry and the discovered data."""
         sign_in = await self.load()
         sign_in.tokens = tokens
         sign_in.refusal = ""

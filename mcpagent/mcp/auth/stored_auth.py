@@ -1,6 +1,6 @@
 """Authenticate requests to a remote server with the stored sign-in: send tokens, refresh them, report refusals.
 
-No page is ever opened here. Only `mcpagent mcp login` (`sign_in_flow.py`) opens one.
+No page is opened here. Only `mcpagent mcp login` (`sign_in_flow.py`) opens one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 _MAX_REFUSAL = 4_096
 EARLY_SECONDS = 30.0
-"""A token is refreshed so many seconds before it expires, since clocks differ and a request takes time."""
+"""How long before its expiry a token is refreshed, since clocks differ and a request takes time."""
 
 
 class StoredSignIn(httpx2.Auth):
-    """Uses and refreshes the stored sign-in of one server, or gets tokens with an unattended grant.
+    """Uses and refreshes the stored sign-in of one server, or gets tokens with a grant that needs no user.
 
-    If the sign-in is missing or insufficient, the server's refusal becomes an `OAuthFlowError` that names the command.
+    If the sign-in is missing or insufficient, the server's refusal becomes an `OAuthFlowError` that names the command
+    to sign in.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class StoredSignIn(httpx2.Auth):
         now: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
-        # Tokens that can be requested again at any time are not stored on disk.
+        # Tokens that can be requested again without a user are not stored on disk.
         self._store: Secrets = (
             _Memory() if store is None or config.sign_in.is_unattended else store
         )
@@ -57,7 +58,9 @@ class StoredSignIn(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Implement `httpx2.Auth`: send a token, and once more after a refresh. Raises `OAuthFlowError`."""
+        """Implement `httpx2.Auth`: send a token; after a refusal, refresh it and send once more. Raises
+        `OAuthFlowError`.
+        """
         sign_in = await self._current()
         if self._is_due(sign_in):
             sign_in = await self._refreshed(sign_in)
@@ -79,7 +82,7 @@ class StoredSignIn(httpx2.Auth):
         return sign_in.has_ended(self._now() + EARLY_SECONDS)
 
     def _can_be_better(self, response: httpx2.Response, sign_in: SignIn) -> bool:
-        """Return whether other tokens may succeed after this refusal."""
+        """Return whether a request with new tokens may succeed after this refusal."""
         if self._config.sign_in.is_unattended:
             return response.status_code == 401 or _lacks_scope(response)
         return (
@@ -112,7 +115,7 @@ class StoredSignIn(httpx2.Auth):
             )
 
     async def _moved(self, sign_in: SignIn) -> str:
-        """Return the beginning of a sentence if the authorization server changed, else ""."""
+        """Return the beginning of a sentence if the authorization server has changed, else ""."""
         from mcpagent.mcp.auth.authority import named_authorities
 
         if sign_in.authority is None or sign_in.resource is None:
@@ -162,14 +165,16 @@ class StoredSignIn(httpx2.Auth):
             raise OAuthFlowError(str(error)) from None
 
     async def _refreshed(self, used: SignIn, refusal: str = "") -> SignIn:
-        """Return newer tokens than the used ones, or those if they cannot be refreshed. One refresh at a time."""
+        """Return newer tokens than the `used` ones; `used` if they cannot be refreshed. Only one refresh runs at a
+        time.
+        """
         async with self._turn:
             if self._sign_in is not used and self._sign_in is not None:
                 return self._sign_in
             stored = await self._loaded()
             if (
                 stored.tokens is not None and stored.tokens != used.tokens
-            ):  # another process was faster
+            ):  # another process has already refreshed them
                 self._sign_in = stored
                 return stored
             renew = (
@@ -181,7 +186,7 @@ class StoredSignIn(httpx2.Auth):
             return self._sign_in
 
     async def _obtained(self, refusal: str) -> SignIn:
-        """Return new tokens from the configured grant. Raises `OAuthFlowError`."""
+        """Return new tokens from the configured grant; `refusal` is the server's header. Raises `OAuthFlowError`."""
         from mcpagent.mcp.auth.sign_in_flow import obtain
 
         assert self._storage is not None
@@ -189,13 +194,13 @@ class StoredSignIn(httpx2.Auth):
         missing = ""
         if "insufficient_scope" in refusal:
             missing = refusal
-        if not missing:  # otherwise request earlier and missing scopes
+        if not missing:  # otherwise request the earlier scopes and the missing ones
             await self._storage.forget()
         await obtain(self._config, self._storage, refused=missing)
         return await self._loaded()
 
     async def _refresh(self, sign_in: SignIn) -> SignIn | None:
-        """Return refreshed tokens, None if the server refuses. Raises `OAuthFlowError` if it cannot be reached."""
+        """Return refreshed tokens; None if the server refuses. Raises `OAuthFlowError` if it cannot be reached."""
         from mcp.client.auth import OAuthFlowError
         from pydantic import ValidationError
 
@@ -225,7 +230,7 @@ class StoredSignIn(httpx2.Auth):
             raise OAuthFlowError(
                 f"the sign-in has ended and could not be renewed: {what}; try again later"
             ) from None
-        # RFC 6749 6: fields missing in the answer keep their values.
+        # RFC 6749 6: fields that the response omits keep their values.
         fresh.refresh_token = fresh.refresh_token or tokens.refresh_token
         fresh.scope = fresh.scope or tokens.scope
         ends = None
@@ -233,7 +238,9 @@ class StoredSignIn(httpx2.Auth):
             ends = self._now() + fresh.expires_in
         known = {"tokens": fresh, "ends": ends, "proof_key": self._storage.proof_key}
         renewed = sign_in.model_copy(update=known)
-        with contextlib.suppress(CredentialsError):  # then it holds for this process
+        with contextlib.suppress(
+            CredentialsError
+        ):  # if it cannot be stored, this process still uses it
             await self._storage.save(renewed)
         return renewed
 
@@ -254,7 +261,7 @@ def _missing_scope(response: httpx2.Response) -> str:
 
 
 class _Memory:
-    """A store in memory for unattended sign-ins, which need not outlive the process."""
+    """An in-memory store for sign-ins that need no user, since these can be repeated."""
 
     def __init__(self) -> None:
         self._text: str | None = None

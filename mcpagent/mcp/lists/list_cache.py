@@ -1,8 +1,8 @@
-"""Cache tool lists on disk, so that a session starts at once and a server only when one of its tools is called.
+"""Cache servers' lists on disk, so that a session starts at once, and a server only when one of its tools is called.
 
-One file per server, named by a hash of its whole configuration: another argument or key gives another file. It has
-a line of JSON for the server, one for each tool and one for each schema of results: there may be ten thousand tools,
-and a line is what the interpreter reads or writes in one step.
+There is one file for each server, named by a hash of its whole configuration, so another argument or key gives another
+file. It has one line of JSON for the server, one for each tool and one for each output schema: there may be ten
+thousand tools, and the interpreter reads or writes a line in one step.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class CachedServer:
-    """The data of a server when it was last connected. `is_modern` is its protocol version, None if unknown.
+    """The data of a server from its last connection. `is_modern`: it uses the protocol of 2026-07-28, None if unknown.
 
-    `is_stale`: too old; usable, but to be read again in the background. `age_seconds` is the time since it was saved.
+    `is_stale`: the lists are expired but usable, and should be read again in the background. `age_seconds` is the time
+    since they were stored.
     """
 
     lists: ServerLists = field(default_factory=ServerLists)
@@ -61,9 +62,9 @@ class CachedServer:
 class ListCache:
     """Cached lists in one folder.
 
-    A file that is too old, of another format or broken counts as missing; nothing raises. An entry is valid for
-    `max_age_seconds`, or for the server's own time to live if that is shorter. After that, and for `stale_seconds` in
-    total, it is returned as stale, for callers that can refresh it while using it.
+    A file that is too old, invalid, or of another format counts as missing; nothing raises. An entry is valid for
+    `max_age_seconds`, or for the server's own time to live if that is shorter. After that, for up to `stale_seconds`,
+    it is returned as stale, for callers that can refresh it while using it.
     """
 
     @checked()
@@ -81,19 +82,21 @@ class ListCache:
         self._now = now
 
     def path(self, config: ServerConfig) -> Path:
-        """Return the file of one server, whether it is there or not."""
+        """Return the path of a server's file, which need not exist."""
         name = re.sub(r"[^A-Za-z0-9_-]", "_", config.name)[:40]
         return self._folder / f"{name}-{config_fingerprint(config)[:24]}.json"
 
     def is_long(self, config: ServerConfig) -> bool:
-        """Return whether reading a server's file takes more than a few milliseconds."""
+        """Return whether the server's cached lists are so large that reading them takes more than a few
+        milliseconds.
+        """
         try:
             return self.path(config).stat().st_size > _LONG_BYTES
         except OSError:
             return False
 
     def load(self, config: ServerConfig) -> CachedServer | None:
-        """Return the cached data of a server; None if no usable data are cached."""
+        """Return the usable cached data of a server, or None."""
         try:
             data, *rest = map(json.loads, read_own(self.path(config)).splitlines())
             if data["format"] != _FORMAT:
@@ -110,7 +113,9 @@ class ListCache:
         return replace(cached, age_seconds=age, is_stale=age > life)
 
     def save(self, config: ServerConfig, server: CachedServer) -> None:
-        """Keep the lists, in place of earlier ones. Lists that repeat a secret are not written: they stay unaltered."""
+        """Store the lists, replacing earlier ones. Lists that contain a secret are not stored, because they must stay
+        unaltered.
+        """
         with contextlib.suppress(OSError, ValueError):
             lines = list(_lines(server, self._now()))
             parts = [
@@ -129,9 +134,9 @@ class ListCache:
 
 
 def config_fingerprint(config: ServerConfig) -> str:
-    """Return a SHA-256 over everything that identifies a server.
+    """Return a SHA-256 of everything that identifies a server.
 
-    That is its command, arguments, environment, folder, URL and headers; of an HTTP API also its document.
+    That is its command, arguments, environment, folder, URL and headers; for an HTTP API also its document.
     """
     parts: list[Any] = [
         revealed(config.command),
@@ -150,7 +155,7 @@ def config_fingerprint(config: ServerConfig) -> str:
 
 
 def _version_of(document: str | Mapping[str, Any]) -> list[int]:
-    """Return the size and the time of the last change of a file; empty for any other document."""
+    """Return the size and modification time of a file; [] for any other document."""
     try:
         found = os.stat(document) if isinstance(document, str) else None
     except OSError:
@@ -174,7 +179,7 @@ def _lines(server: CachedServer, now: float) -> Iterator[str]:
 
 
 def _read(data: dict[str, Any], tools: list[Any], schemas: list[Any]) -> CachedServer:
-    """Return a server from its JSON. Raises `ConfigError` and others for data of a wrong type."""
+    """Return a server from its JSON. Raises `ConfigError` and other errors for data of the wrong type."""
     lists = data["lists"]
     prompts = (
         item
@@ -216,7 +221,9 @@ def _schemas(found: dict[Any, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _tool(item: dict[str, Any]) -> ToolDefinition:
-    """Return a tool as `_made` does, faster: there are thousands of tools, and a session starts with them."""
+    """Return a tool from its JSON, faster than `_made`: there are thousands of tools, and a session starts with
+    them.
+    """
     tool = ToolDefinition(
         **item | {"tags": tuple(item["tags"]), "source": "", "listed": ""}
     )

@@ -1,4 +1,4 @@
-"""Read a server's lists, page by page; a malformed or endless list affects only itself."""
+"""Read a server's lists, page by page. A malformed or endless list does not affect the others."""
 
 from __future__ import annotations
 
@@ -48,19 +48,20 @@ Item = TypeVar("Item")
 MAX_PAGES = 100
 MAX_TOOLS = 10_000
 MAX_LISTED = 1_000
-"""Prompts and resources that are described; further ones are available by name."""
+"""Maximum number of prompts and resources that are listed; others can be requested by name."""
 MAX_KEPT = 20_000
-"""Characters of a description that are stored, for pins and comparison; a model gets fewer."""
+"""Maximum number of characters of a description that are stored, for pins and comparison; a model gets fewer."""
 OTHERS_SECONDS = 5.0
-"""Timeout of a server for a page of prompts or resources, because its tools wait for them."""
+"""Timeout for a page of prompts or resources, because the server's tools wait for them."""
 _MANY = 50
-"""Cleaning the text of more tools, with descriptions of the maximum length, would block the event loop."""
+"""Maximum number of tools whose texts are cleaned in the event loop; more tools could block it."""
 
 
 async def list_server(
     connection: McpConnection, config: ServerConfig, warn: Callable[[str], None]
 ) -> CachedServer:
-    """Return the cached data of a server: its protocol version, its own description, and its lists, read concurrently.
+    """Return the data of a server: its protocol version, its own description, and its lists, which are read
+    concurrently.
 
     Only the list of tools is required; without the others, the server is still usable. Raises `ServerError` if the
     tools cannot be listed within `connect_timeout_seconds`.
@@ -129,7 +130,7 @@ class _ListReader:
         async def page_at(cursor: str | None) -> tuple[list[types.Tool], str | None]:
             nonlocal ttl_seconds
             limits = self._limits
-            if cursor is not None:  # the first page is used without the others
+            if cursor is not None:  # if a later page fails, the earlier ones are used
                 limits = self._others_limits
             page = await self._connection.list_tools_page(cursor, limits)
             ttl_seconds = (page.ttl_ms or 0) / 1000
@@ -149,9 +150,9 @@ class _ListReader:
     def _lists(
         self, listed: list[types.Tool], what: str, warn: Callable[[str], None]
     ) -> ServerLists:
-        """Return the tools as values, each name once; `what` is the reason if they are not all.
+        """Return the tools as values, each name once; `what` is the reason if the list is incomplete.
 
-        The list is emptied: the event loop would take tens of milliseconds to free it.
+        `listed` is emptied, because freeing it in the event loop would take tens of milliseconds.
         """
         by_name: dict[str, types.Tool] = {}
         for tool in listed:
@@ -234,7 +235,7 @@ class _ListReader:
         )
 
     async def _items(self, request_type: Any, key: str) -> list[dict[str, Any]]:
-        """All items of a list that the server may also not have; what fails here is a warning."""
+        """Return all items of a list that not every server has; a failure is only a warning."""
 
         async def page_at(
             cursor: str | None,
@@ -248,7 +249,7 @@ class _ListReader:
                     request, limits=self._others_limits, is_vital=False
                 )
             except REQUEST_FAILURES as error:
-                # A server with resources need not have templates, and many answer so.
+                # Many servers with resources have no templates, and respond with this error.
                 is_absent = getattr(error, "code", None) == types.METHOD_NOT_FOUND
                 if not (is_absent and key == "resourceTemplates"):
                     self._warn(f"cannot list its {key}: {error}")
@@ -264,7 +265,7 @@ class _ListReader:
 async def _all_pages(
     page_at: Callable[[str | None], Awaitable[tuple[list[Item], str | None]]], most: int
 ) -> tuple[list[Item], str]:
-    """Return at most `most` items of a list, and the reason if they are not all, else ""."""
+    """Return at most `most` items of a list, and the reason if the list is incomplete, else ""."""
     items: list[Item] = []
     seen: set[str] = set()
     cursor: str | None = None
@@ -277,7 +278,7 @@ async def _all_pages(
             return items, f"could not be read to its end ({safe_line(str(error), 200)})"
         await asyncio.sleep(
             0
-        )  # the pages of one large response are all here already, and each takes some milliseconds
+        )  # let other tasks run: the pages of one large response are all here, and each takes some milliseconds
         items.extend(page)
         if len(items) > most or (len(items) == most and cursor is not None):
             return items[:most], f"has more than {most}"
@@ -298,12 +299,12 @@ _USED = {"name", "description", "input_schema", "output_schema"}
 
 
 def _rest(tool: types.Tool) -> dict[str, Any]:
-    """Return the fields of a tool's definition that `ToolDefinition` has no place for, as JSON."""
+    """Return the fields of a tool's definition that `ToolDefinition` lacks, as JSON."""
     return tool.model_dump(by_alias=True, mode="json", exclude=_USED, exclude_none=True)
 
 
 def _kept(description: str) -> str:
-    """Return a tool's description unchanged; of one that is too long the beginning and a hash of all."""
+    """Return a tool's description unchanged; if it is too long, its beginning and a hash of the whole."""
     if len(description) <= MAX_KEPT:
         return description
     digest = hashlib.sha256(description.encode("utf-8", "surrogatepass")).hexdigest()

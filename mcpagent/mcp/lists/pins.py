@@ -1,7 +1,7 @@
 """Pin tools at first use, so that a server's later change is detected before the next call.
 
-A server may replace a description or schema that was reviewed and trusted (a "rug pull"). A pin has everything that a
-model or a user sees of a tool.
+A server may replace a description or schema after it was reviewed and trusted (a "rug pull"). A pin contains everything
+that a model or a user sees of a tool.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ _MISSING = object()
 _LOCK_SECONDS = 2.0
 _MOST_LINES = 20
 _SHOWN, _BEFORE = 80, 20
-"""Characters of a changed text to show, and the number of them before the first difference."""
+"""Number of characters of a changed text that are shown, and how many of these precede the first difference."""
 
 _WHOLE = 10_000_000
-"""More characters than a list of tools may have."""
+"""A limit that no text in a list of tools reaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
     """A tool that changed since its first use; `lines` describe the changes, one printable line each.
 
-    `lines` are short enough for a result. `whole` are the same without a limit, for whoever accepts the tool. `texts`
-    are the new texts in its definition. `is_declared_safe`: it is read-only now, and was not before.
+    `lines` are short enough for a result. `whole` are the same without a length limit, for the user who accepts the
+    change. `texts` are the new texts in the definition. `is_declared_safe`: the tool is now declared read-only, and was
+    not before.
     """
 
     server: str
@@ -62,13 +63,13 @@ class ToolChange:
 
     @property
     def refusal(self) -> str:
-        """The result for the model if the change is not allowed."""
+        """The result that a model gets if the change is not allowed."""
         what = f'tool "{safe_line(self.tool, 60)}" was changed by its server since it was first used'
         return f"{what}; it was not called, since nobody has allowed the change"
 
 
 class ChangedToolError(ServerError):
-    """Raised if a tool changed since its first use, and the change is not allowed; it was not called."""
+    """Raised if a tool has changed since its first use and the change is not allowed; the call was not sent."""
 
     def __init__(self, change: ToolChange) -> None:
         super().__init__(str(change), server=change.server, phase="tools/call")
@@ -82,7 +83,7 @@ AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
 
 
 class PinStore:
-    """The tools at their first use, one JSON file per server; only its user can read or write it.
+    """The definitions of tools at their first use, in one JSON file for each server, readable by its user only.
 
     A server is identified by its name and its location (command and arguments, or URL), not by its secrets.
     """
@@ -95,7 +96,7 @@ class PinStore:
     def is_as_pinned(
         self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
     ) -> bool:
-        """Return whether the tool certainly equals its pin; answers without waiting for the disk."""
+        """Return whether the tool certainly equals its pin, from the data in memory, without reading the disk."""
         return bool(
             self._known.get(self.path(config), {}).get(tool.original_name)
             == as_shown(tool, output)
@@ -108,14 +109,15 @@ class PinStore:
         offered: ToolDefinition | None = None,
         output: Schema = None,
     ) -> ToolChange | None:
-        """Return the change since the first use, or None. The first use pins the tool, as `offered` if that is set.
+        """Return the change since the first use, or None. The first use pins the tool: `offered` if passed, else
+        `tool`.
 
-        `output` is the schema of its results, here and elsewhere.
+        `output` is the tool's output schema, here and in the other methods.
         """
         seen = as_shown(tool, output)
         if self._pins(config).get(tool.original_name) == seen:
             return None
-        # Not from this process's cache: another process may have written more.
+        # Read the file again: another process may have pinned more tools.
         pinned = self._pinned(
             config, tool.original_name, as_shown(offered or tool, output)
         )
@@ -124,7 +126,7 @@ class PinStore:
     def standing_change(
         self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
     ) -> ToolChange | None:
-        """Return the change that `check` would find, and pin nothing: None also for a tool without a pin."""
+        """Return the same change as `check` without pinning anything; None for a tool without a pin."""
         pins = self._pins(config)
         if tool.original_name not in pins:
             return None
@@ -133,7 +135,7 @@ class PinStore:
     def accept(
         self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
     ) -> None:
-        """Pin the current tool."""
+        """Pin the current definition of the tool."""
         self._pinned(config, tool.original_name, as_shown(tool, output), anew=True)
 
     def _pinned(
@@ -144,10 +146,10 @@ class PinStore:
         *,
         anew: bool = False,
     ) -> Any:
-        """Return the tool's pin. With `anew`, or without a pin, pin `seen` first. Pins of other processes stay."""
+        """Return the tool's pin. With `anew`, or if there is no pin, pin `seen` first. Pins of other processes stay."""
         path = self.path(config)
         pins = {**self._pins(config)}
-        # If the file is locked for long or cannot be written, pin in this process only.
+        # If the file stays locked or is not writable, pin in this process only.
         with (
             contextlib.suppress(OSError, ConfigError),
             alone_with(path, wait_seconds=_LOCK_SECONDS),
@@ -199,7 +201,7 @@ def standing_change(
     offered: ToolDefinition,
     lists: ServerLists,
 ) -> ToolChange | None:
-    """Return the change that `refusal_of_change` would find for a call now; nothing is pinned or asked."""
+    """Return the change that `refusal_of_change` would find now, without pinning or asking, or None."""
     if pins is None:
         return None
     output = lists.output_schemas.get(offered.original_name)
@@ -215,17 +217,17 @@ async def refusal_of_change(
     emit: Emit,
     allow_change: AllowChange | None,
 ) -> str:
-    """Return why a call must not be made, "" if it may.
+    """Return why a call must not be sent; "" if it may.
 
-    The tool in the current `lists` differs from the `offered` one, which the user may have approved, or from its first
-    use, and the change is not allowed.
+    It must not if the tool in the current `lists` differs from the `offered` one, which the user may have approved, or
+    from its first use, and the change is not allowed.
     """
     output = lists.output_schemas.get(offered.original_name)
     current = _current(offered, lists)
     change = None
     if pins is not None and not pins.is_as_pinned(
         config, current, output
-    ):  # another program may hold the file
+    ):  # another program may hold the lock
         change = await asyncio.to_thread(pins.check, config, current, offered, output)
     if pins is not None and change is not None:
         emit(Notice(safe_line(str(change), 500), "warning"))
@@ -240,7 +242,7 @@ async def refusal_of_change(
 
 
 def _current(offered: ToolDefinition, lists: ServerLists) -> ToolDefinition:
-    """Return the tool as its server lists it now; the offered one if the list lacks it."""
+    """Return the tool as its server lists it now; `offered` if it is not in the list."""
     same = [tool for tool in lists.tools if tool.original_name == offered.original_name]
     if offered in same or not same:
         return offered
@@ -248,9 +250,9 @@ def _current(offered: ToolDefinition, lists: ServerLists) -> ToolDefinition:
 
 
 def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
-    """Return the pinned data of a tool as JSON.
+    """Return the data of a tool to pin, as JSON.
 
-    They are the parts of a tool that a model and a user see, with its output schema if there is one.
+    This is everything that a model and a user see of the tool, and its output schema if it has one.
     """
     shown = {
         "description": tool.description,
@@ -259,7 +261,9 @@ def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
         "parameters": tool.parameters,
     } | ({} if output is None else {"output_schema": output})
     plain: dict[str, Any] = json.loads(json.dumps(shown, sort_keys=True))
-    if may_hold_secrets(json.dumps(plain)):  # pins are written to a file
+    if may_hold_secrets(
+        json.dumps(plain)
+    ):  # replace secrets, because pins are written to a file
         plain = with_texts(plain, without_secrets)
     return plain
 
@@ -267,7 +271,7 @@ def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
 def _change(
     config: ServerConfig, tool: ToolDefinition, pinned: Any, seen: dict[str, Any]
 ) -> ToolChange | None:
-    """Return the differences between a tool's pin and its present definition; None if they are equal."""
+    """Return the differences between a tool's pin and its current definition; None if they are equal."""
     if pinned == seen:
         return None
     lines = list(_differences(pinned, seen))
@@ -288,7 +292,7 @@ def _change(
 def _differences(
     before: Any, after: Any, path: str = "", *, most: int = _SHOWN
 ) -> Iterator[str]:
-    """Yield each difference of two JSON values, as `path: old -> new` with at most `most` characters of each."""
+    """Yield the differences of two JSON values as `path: old -> new`, with at most `most` characters of each value."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted(before.keys() | after.keys()):
             if path:
@@ -324,5 +328,5 @@ def _first_difference(old: str, new: str) -> int:
 
 
 def _part(text: str, most: int, start: int = 0) -> str:
-    """Return the part of a long text from `start` on, with an ellipsis for omitted text."""
+    """Return the text from `start` on as one line of at most `most` characters, with an ellipsis for omitted text."""
     return f"{'…' if start else ''}{safe_line(text[start:], most)}"

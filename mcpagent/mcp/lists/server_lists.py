@@ -11,7 +11,7 @@ from mcpagent.values.messages import ToolDefinition
 
 @dataclass(frozen=True, slots=True)
 class PromptArgument:
-    """An argument of a prompt, with a string value."""
+    """An argument of a prompt. Its value is a string."""
 
     name: str
     description: str
@@ -42,11 +42,11 @@ class ResourceInfo:
 class ServerLists:
     """The lists of one server. `ttl_seconds` is its own time to live for the tools; 0: not stated.
 
-    `unused` has the fields of listed items that mcpagent itself does not use, for the gateway, which passes them on:
-    of "tools" and "prompts" by name, of "resources" and "resourceTemplates" by URI.
-    `safe_by_hint` are the tools, by their own names, that may run twice according to the server. It runs calls of
-    `task_only` tools always as tasks, of `task_able` ones on request. `output_schemas` has the schemas of results, for
-    tools that declare one.
+    - `unused`: fields of listed items that mcpagent itself does not use, but the gateway passes on: of "tools" and
+      "prompts" by name, of "resources" and "resourceTemplates" by URI.
+    - `safe_by_hint`: tools, by their own names, that may run twice according to the server.
+    - `task_only`: tools whose calls the server always runs as tasks; `task_able`: on request.
+    - `output_schemas`: the schemas of results, for tools that declare one.
     """
 
     tools: tuple[ToolDefinition, ...] = ()
@@ -66,7 +66,7 @@ class ServerLists:
 
 @dataclass(frozen=True, slots=True)
 class ToolsDifference:
-    """The changes of a server's tools, by their own names; `changed` ones have another schema or description."""
+    """The changes of a server's tools, by their own names; `changed` tools have a new definition."""
 
     server: str
     added: tuple[str, ...]

@@ -1,9 +1,9 @@
 """Convert a server's tool to its form for a model, and a model's arguments back to the server's form.
 
-The listed definition is stored unchanged, to be pinned and compared. A model receives its texts through `for_model`,
-cut to `MAX_DESCRIPTION`, and those of parameters to `MAX_PARAMETER_TEXT`. Values that must be returned exactly (names
-of parameters, values of `enum`, `const`, defaults, examples) have escapes instead of invisible characters; the
-arguments get the original characters back.
+The listed definition is stored unchanged, for pins and comparison. A model receives its texts through `for_model`, cut
+to `MAX_DESCRIPTION`, and those of parameters to `MAX_PARAMETER_TEXT`. In values that the model must return exactly
+(names of parameters, values of `enum`, `const`, defaults, examples), invisible characters become escapes; the arguments
+get the original characters back.
 """
 
 from __future__ import annotations
@@ -35,22 +35,24 @@ _AS_JSON = json.JSONEncoder(ensure_ascii=False)
 _CONTROL_IN_JSON = re.compile(r"\\[ubfr]|\x7f")
 _AT_ONCE = 100
 MAX_PARAMETER_TEXT = 8_192
-"""Parameters need longer texts than tools: the format of one real server's parameter takes 5,231 characters."""
+"""Maximum length of a parameter's texts, longer than for tools: the format of one real server's parameter takes 5,231
+characters.
+"""
 
 _DEEPEST = 100
-"""Levels of a schema that a model sees; deeper values may be anything."""
+"""Maximum depth of a schema for a model; deeper parts accept any value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTool:
-    """The definition for a model; `originals` maps each shown text to the server's original."""
+    """The definition for a model; `originals` maps each changed text to the server's original."""
 
     definition: ToolDefinition
     originals: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, listed: ToolDefinition) -> ShownTool:
-        """Return the very definition if there is nothing to take out of it. Idempotent."""
+        """Return the form of a listed tool for a model; the same definition if nothing has to change. Idempotent."""
         if _is_plain(listed):
             return cls(listed)
         writer = _SchemaWriter()
@@ -87,7 +89,7 @@ class ShownTool:
 
 
 def are_plain(listed: Sequence[ToolDefinition]) -> bool:
-    """Return whether none of these needs a change, by a quick check: ten thousand take 50 ms, in short steps."""
+    """Return whether none of the tools needs a change, by a quick check: ten thousand take 50 ms, in short steps."""
     steps = range(0, len(listed), _AT_ONCE)
     return all(_are_plain(listed[start : start + _AT_ONCE]) for start in steps)
 
@@ -111,7 +113,7 @@ def _are_plain(listed: Sequence[ToolDefinition]) -> bool:
 
 
 def _is_plain(listed: ToolDefinition) -> bool:
-    """Return whether a tool needs no change, by a quick check, as for nearly all tools."""
+    """Return whether a tool needs no change, which is the case for nearly all, by a quick check."""
     if len(listed.description) > MAX_DESCRIPTION or (
         listed.title and line_for_model(listed.title, 100) != listed.title
     ):
@@ -128,13 +130,13 @@ def _is_plain(listed: ToolDefinition) -> bool:
 
 
 class _SchemaWriter:
-    """Writes schemas for a model; `originals` collects the texts that are shown in another spelling."""
+    """Writes schemas for a model; `originals` collects the texts whose spelling changes."""
 
     def __init__(self) -> None:
         self.originals: dict[str, str] = {}
 
     def schema(self, value: Any, depth: int = 0) -> Any:
-        """Return a schema, or a keyword's value, in its form for a model."""
+        """Return a schema, or the value of a keyword, in its form for a model."""
         if isinstance(value, str):
             return self.exact(value)
         if depth > _DEEPEST:
@@ -143,7 +145,7 @@ class _SchemaWriter:
             return [self.schema(item, depth + 1) for item in value]
         if not isinstance(value, dict):
             return value
-        # A pattern without its invisible characters would be another one.
+        # A pattern without its invisible characters would be a different pattern.
         shown = {
             key: item
             for key, item in value.items()
@@ -186,8 +188,8 @@ class _SchemaWriter:
         return value
 
     def exact(self, text: str) -> str:
-        """Return a text that may have to come back exactly."""
-        # escapes never make a text shorter
+        """Return a text that the model may have to return exactly, in its form for a model."""
+        # a longer text cannot fit, as escapes only make it longer
         shown = ""
         if len(text) <= MAX_DESCRIPTION:
             shown = spelled(text)

@@ -1,6 +1,6 @@
-"""An HTTP API as an MCP server within this process: it lists the operations of an OpenAPI document, and calls them.
+"""An HTTP API as an MCP server inside this process: it lists the operations of an OpenAPI document, and calls them.
 
-So an API has all that a server has: cached lists, pins, rules, consent, statuses and a sign-in.
+So an API has everything that a server has: cached lists, pins, rules, consent, statuses and a sign-in.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mcpagent.utilities.text.secrets import revealed
 
 _VERSION = "2025-11-25"
 _PAGE = 200
-"""Tools of one page of the list."""
+"""Number of tools on one page of the list."""
 
 
 def groups_of(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ async def api_streams(
 
 
 def _loaded(config: ServerConfig) -> tuple[Api, list[ApiTool]]:
-    """Read the document; for a worker thread. The headers of the entry are sent only to the API's own origin."""
+    """Read the document; call it in a thread. The headers of the entry are sent only to the API's own origin."""
     source, base = config.openapi, config.address
     headers = {"User-Agent": "mcpagent"}
     if (
@@ -109,7 +109,7 @@ def _loaded(config: ServerConfig) -> tuple[Api, list[ApiTool]]:
 
 
 class _UnknownMethodError(Exception):
-    """Raised for a request that an API has no answer to."""
+    """Raised for a request that an API cannot answer."""
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class _ApiServer:
     )
 
     async def receive(self, item: SessionMessage) -> None:
-        """Receive a message of the session."""
+        """Process a message of the session."""
         message = item.message
         if (
             isinstance(message, JSONRPCNotification)
@@ -141,7 +141,7 @@ class _ApiServer:
         task.add_done_callback(lambda _, key=message.id: self.calls.pop(key, None))  # type: ignore[misc]
 
     async def close(self) -> None:
-        """End the calls under way."""
+        """Cancel the calls in progress."""
         calls = list(self.calls.values())
         for call in calls:
             call.cancel()

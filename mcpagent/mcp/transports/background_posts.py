@@ -1,6 +1,6 @@
-"""Send HTTP messages that need no answer in the background; a failure ends nothing.
+"""Send HTTP messages that need no answer in the background; a failure does not end the session.
 
-The SDK posts such messages one by one, before all later ones, and gives up the session if one cannot be sent.
+The SDK would post such messages one by one, before all later ones, and end the session if one cannot be sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST_SECONDS = 30.0
 
 
 class BackgroundPosts:
-    """Posts through `send`, in the background."""
+    """Sends HTTP messages through `send`, in the background."""
 
     def __init__(
         self, send: Callable[[httpx2.Request], Awaitable[httpx2.Response]]
@@ -26,9 +26,9 @@ class BackgroundPosts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def post(self, request: httpx2.Request, patience: float = 0.0) -> bool:
-        """Post in the background; return whether the server answered within `patience` seconds.
+        """Send a message in the background; return whether the server responds within `patience` seconds.
 
-        Waits first while `MOST_AT_ONCE` are in progress.
+        If `MOST_AT_ONCE` are in progress, wait first until one has ended.
         """
         while len(self._tasks) >= MOST_AT_ONCE:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -40,7 +40,7 @@ class BackgroundPosts:
         return task.done()
 
     async def aclose(self) -> None:
-        """Cancel the posts in progress."""
+        """Cancel the messages in progress."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

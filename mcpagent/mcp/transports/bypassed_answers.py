@@ -1,6 +1,7 @@
-"""Let large HTTP answers bypass the SDK's transport, which parses its input in the event loop.
+"""Let large HTTP answers bypass the SDK's transport, which would parse them in the event loop.
 
-The SDK receives a small answer with a token instead, which is replaced by the real answer when the SDK passes it on.
+The SDK receives a small answer with a token instead. It is replaced by the real answer after it has passed through the
+SDK.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 
 @dataclass(slots=True)
 class StreamAnswers:
-    """The answers in one stream: whether its request has one, and the ID of an answer to another request."""
+    """The state of one stream: whether its request has an answer, and the ID of an answer to another request ("":
+    none).
+    """
 
     is_answered: bool = False
     foreign: str = ""
 
 
 class BypassedAnswers:
-    """The answers of one connection that bypass the SDK."""
+    """The answers on one connection that bypass the SDK."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Answer] = {}
@@ -50,7 +53,7 @@ class BypassedAnswers:
         self._count += 1
         key = str(self._count)
         self._kept[key] = answer
-        if len(self._kept) > _MOST_KEPT:  # the waiter of the first is gone
+        if len(self._kept) > _MOST_KEPT:  # the waiter of the oldest one is gone
             del self._kept[next(iter(self._kept))]
         assert answer.id is not None
         return JSONRPCResponse(jsonrpc="2.0", id=answer.id, result={_TOKEN: key})
@@ -63,7 +66,7 @@ class BypassedAnswers:
             yield self.restored(item)
 
     def restored(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Return the real answer, if this is its placeholder."""
+        """Return the real answer if the item is its placeholder, else the item."""
         if not isinstance(item, SessionMessage) or not isinstance(
             item.message, JSONRPCResponse
         ):
@@ -78,9 +81,9 @@ class BypassedAnswers:
     ) -> bytes:
         """Return an event of the stream that answers a request as events that the SDK can read.
 
-        Messages are repaired as those of a local server are, and a large answer becomes a placeholder. An event without
-        a message stays unchanged. An answer to another request is removed, and noted in `answers`: the SDK would give
-        it the ID of this one.
+        Messages are repaired like those of a local server, and a large answer becomes a placeholder. An event without a
+        message stays unchanged. An answer to another request is removed and recorded in `answers`, because the SDK
+        would give it the ID of this request.
         """
         size = len(event)
         data, rest = _parts_of(event)
@@ -124,7 +127,7 @@ class BypassedAnswers:
 def _parts_of(event: Bytes) -> tuple[Bytes, list[bytes]]:
     """Return the data of a server-sent event, and its other lines.
 
-    If the data is one line of a `bytearray`, that buffer is cut to the line instead of copying it.
+    If the data is one line of a `bytearray`, that buffer is cut to the line, to avoid a copy.
     """
     pieces, rest = list[tuple[int, int]](), list[bytes]()
     start = 0
@@ -143,9 +146,9 @@ def _parts_of(event: Bytes) -> tuple[Bytes, list[bytes]]:
 
 
 def _line_ends(event: Bytes) -> Iterator[tuple[int, int]]:
-    """Yield where each line of the event ends, and where the next one starts.
+    """Yield the end of each line of the event, and the start of the next one.
 
-    A pattern would hold all threads until it comes to the end of a line of megabytes, ten times longer than `find`.
+    A pattern would block all threads for a line of megabytes, ten times longer than `find`.
     """
     feed, carriage = event.find(b"\n"), event.find(b"\r")
     while feed >= 0 or carriage >= 0:
@@ -164,7 +167,7 @@ def _line_ends(event: Bytes) -> Iterator[tuple[int, int]]:
 
 
 class EventSplitter:
-    """Splits an event stream into its events, in linear time; holds at most `limit` bytes of an event."""
+    """Splits an event stream into its events in linear time; it holds at most `limit` bytes of an event."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -172,15 +175,15 @@ class EventSplitter:
         self._searched = 0
 
     def feed(self, chunk: bytes) -> Iterator[Bytes]:
-        """Yield the events that `chunk` completes, each with its blank line."""
+        """Yield the events that are complete after `chunk`, each with its blank line."""
         self._buffer += chunk
         start = 0
         while found := _BLANK_LINE.search(self._buffer, max(start, self._searched - 3)):
             end = found.end()
-            del found  # or it would lock the buffer
+            del found  # a remaining reference would lock the buffer
             if (
                 not start and end > LARGE_BYTES
-            ):  # the buffer itself is passed on: a copy would hold the loop
+            ):  # pass on the buffer itself, because a copy would block the event loop
                 large, self._buffer = self._buffer, self._buffer[end:]
                 del large[end:]
                 self._searched = 0
@@ -190,7 +193,7 @@ class EventSplitter:
                 continue
             with memoryview(self._buffer) as view:
                 event = [bytes(view[start:end])]
-            if end > LARGE_BYTES:  # the reader needs the room now
+            if end > LARGE_BYTES:  # free the memory of a large event
                 del self._buffer[:end]
                 end = 0
             start = self._searched = end
@@ -201,7 +204,7 @@ class EventSplitter:
             yield self.rest()
 
     def rest(self) -> bytes:
-        """Return and clear the bytes of the incomplete last event."""
+        """Return and remove the bytes of the incomplete last event."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         self._searched = 0

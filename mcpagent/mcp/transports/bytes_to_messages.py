@@ -1,7 +1,7 @@
-"""Parse the bytes of a server as JSON-RPC messages; accepts any bytes.
+"""Parse the bytes from a server as JSON-RPC messages; accepts any bytes.
 
-A line that is no message is `InvalidOutput`. A broken answer with a readable ID becomes an error answer with that ID
-and the code `INVALID_ANSWER`, so that the call it belongs to ends at once with the reason.
+A line that is not a message is `InvalidOutput`. A broken answer with a readable ID becomes an error answer with that ID
+and the code `INVALID_ANSWER`, so that its call ends at once with the reason.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Line: TypeAlias = tuple[
     AsyncIterator[SessionMessage | Exception],
     Callable[[SessionMessage], Awaitable[None]],
 ]
-"""The ends of a transport: an iterator over incoming messages or errors, and a function that sends a message."""
+"""The two ends of a transport: an iterator over incoming messages or errors, and a function that sends a message."""
 Transport: TypeAlias = AbstractAsyncContextManager[Line]
 
 
 class ByteObserver(Protocol):
-    """Receives a call for all bytes from a server: whether they belong to an answer, and to which, if known."""
+    """Callback for received bytes: whether they belong to an answer, and to which one, if known."""
 
     def __call__(
         self, *, is_answer: bool, request_id: RequestId | None = None
@@ -65,11 +65,13 @@ class ByteObserver(Protocol):
 
 
 def unheard(*, is_answer: bool, request_id: RequestId | None = None) -> None:
-    """Ignore received bytes; a `ByteObserver` for callers that do not need it."""
+    """Do nothing with received bytes: a `ByteObserver` for callers that need none."""
 
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""The default: an answer of 50 MB passes, and parsing it blocks the interpreter for half a second."""
+"""Default maximum size of a message: an answer of 50 MB passes, and parsing it blocks the interpreter for half a
+second.
+"""
 
 _LARGE_BYTES = 128 * 1024
 
@@ -79,23 +81,23 @@ INVALID_ANSWER = -32019
 _HUGE_BYTES = 1024 * 1024
 _NO_CODE = 0
 _LISTED = frozenset({"tools", "prompts", "resources", "resourceTemplates"})
-"""Fields of results that list what a server has."""
+"""Fields of results that are lists of a server's items."""
 
 OVER_BUDGET_MARK = "mcpagent/over-budget"
-"""A field of a listed item that was too large to be parsed."""
+"""A field in a listed item that was too large to be parsed."""
 
 _HEAD_BYTES = 4096
 _SAMPLE_BYTES = 400
 _BEGINNINGS = b"{[\xef"
-"""First bytes of an object, a batch, and a byte order mark."""
+"""First bytes of an object, of a batch, and of a byte order mark."""
 
 _SIGNS = (b"jsonrpc", b"result", b"error", b"method", b'"id"', b"\\u")
-"""A line without any of these, or an escape for them, is no message and no rest of one."""
+"""A line without any of these, or an escape that could spell them, is neither a message nor the rest of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidOutput:
-    """Output of a server that is no message; `text` is a printable sample."""
+    """Output of a server that is not a message; `text` is a printable sample."""
 
     text: str
 
@@ -113,12 +115,13 @@ class OversizedLine:
 
 
 FLOOD_BYTES = 16_384
-"""If so many bytes arrive at once, not every line is inspected; below that, the result does not depend on the
-chunks."""
+"""If at least this number of bytes arrives at once, not every line is inspected. With fewer, the result does not depend
+on the chunks.
+"""
 
 
 class LineSplitter:
-    """Splits a byte stream into lines in linear time, holding at most one line of `limit` bytes."""
+    """Splits a byte stream into lines in linear time; it holds at most one line of `limit` bytes."""
 
     def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
         self._limit = limit
@@ -127,13 +130,13 @@ class LineSplitter:
         self._dropped = 0
 
     def feed(self, data: bytes) -> Iterator[Bytes | OversizedLine]:
-        """Yield the lines that `data` completes, without their line feeds."""
+        """Yield the lines that are complete after `data`, without their line feeds."""
         self._buffer += data
         start = 0
         while (end := self._buffer.find(b"\n", max(self._searched, start))) >= 0:
             if (
                 not start and end > _HUGE_BYTES
-            ):  # the buffer itself is passed on: a copy would hold the loop
+            ):  # pass on the buffer itself, because a copy would block the event loop
                 large, self._buffer = self._buffer, self._buffer[end + 1 :]
                 del large[end:]
                 self._searched = 0
@@ -144,12 +147,12 @@ class LineSplitter:
             with memoryview(self._buffer) as view:
                 line = bytes(view[start:end])
             start = end + 1
-            if start > _LARGE_BYTES:  # the reader needs the room now
+            if start > _LARGE_BYTES:  # free the memory of a large line
                 del self._buffer[:start]
                 start = 0
             self._searched = start
             whole = [self._line(line)]
-            del line  # its receiver has the only reference
+            del line  # the receiver should hold the only reference
             yield whole.pop()
         del self._buffer[:start]
         self._searched = len(self._buffer)
@@ -158,17 +161,17 @@ class LineSplitter:
 
     @property
     def has_rest(self) -> bool:
-        """True if bytes arrived after the last line feed."""
+        """Return whether bytes arrived after the last line feed."""
         return bool(self._buffer)
 
     def rest(self) -> bytes:
-        """Return the bytes after the last line feed: a server that ended without one may still have answered."""
+        """Return the bytes after the last line feed: a server may end without writing one."""
         if self._dropped:
             return b""
         return bytes(self._buffer)
 
     def pass_over(self, data: bytes) -> list[bytes]:
-        """Return only the first and last completed line; replaces `feed` for useless lines."""
+        """Return only the first and last complete lines; called instead of `feed` for lines that cannot be messages."""
         end = data.rfind(b"\n")
         if end < 0:
             self._buffer += data[: max(0, _HEAD_BYTES - len(self._buffer))]
@@ -185,7 +188,7 @@ class LineSplitter:
         return lines
 
     def forget(self) -> None:
-        """Drop the rest of the line, which has been processed."""
+        """Discard the rest of the line, which was processed."""
         self._buffer.clear()
         self._searched = 0
 
@@ -196,7 +199,7 @@ class LineSplitter:
         return OversizedLine(bytes(line[:_HEAD_BYTES]), size, self._limit)
 
     def _drop(self) -> None:
-        """Forget all of an overlong line but its head."""
+        """Discard an overlong line except its head."""
         excess = len(self._buffer) - _HEAD_BYTES
         if excess > 0:
             self._dropped += excess
@@ -205,20 +208,20 @@ class LineSplitter:
 
 
 class MessageReader:
-    """Decodes a byte stream in any fragmentation; an object spread over lines counts as one message."""
+    """Decodes a byte stream in any chunks; an object that spans several lines counts as one message."""
 
     def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
         self._splitter = LineSplitter(limit)
         self._limit = limit
         self._spread = bytearray()
-        """The lines so far of an object that is spread over several, joined by spaces."""
+        """The lines so far of an object that spans several, joined by spaces."""
         self._spread_head: Bytes = b""
         """The first of these lines."""
         self._is_prose = True
-        """True if the text after the last line feed does not start a message."""
+        """True if the text after the last line feed cannot be the start of a message."""
 
     def lines(self, data: bytes) -> Iterator[Bytes | OversizedLine]:
-        """Yield the completed lines, each for `decode`; only two of a flood of lines that cannot be messages."""
+        """Yield the complete lines, for `decode`; of a flood of lines that cannot be messages, only two."""
         is_flood = len(data) >= FLOOD_BYTES and self._is_prose and not self._spread
         if is_flood and b"{" not in data and b"jsonrpc" not in data:
             yield from self._splitter.pass_over(data)
@@ -232,16 +235,18 @@ class MessageReader:
 
     @property
     def is_in_message(self) -> bool:
-        """True if the last bytes may be part of an incomplete message."""
+        """Return whether the last bytes may be part of an incomplete message."""
         return bool(self._spread) or not self._is_prose
 
     @property
     def is_in_line(self) -> bool:
-        """True if bytes arrived after the last line feed."""
+        """Return whether bytes arrived after the last line feed."""
         return self._splitter.has_rest
 
     def unfinished(self) -> list[Decoded]:
-        """Return a whole message without its line feed, of a server that is waited for and may have forgotten it."""
+        """Return the messages in a line without a line feed, which a server may have forgotten while a caller waits for
+        it.
+        """
         rest = self._splitter.rest()
         if self._spread or not rest.rstrip(b" \t\r\0\x0c\x1e").endswith(b"}"):
             return []
@@ -252,7 +257,7 @@ class MessageReader:
         return found
 
     def end(self) -> Iterator[Decoded]:
-        """Yield the message after the last line feed, if it is complete: a server may end without one."""
+        """Yield the messages after the last line feed, if they are complete: a server may end without writing one."""
         yield from filter(_is_whole, decode(self._splitter.rest()))
 
     def _joined(self, line: Bytes | OversizedLine) -> list[Bytes | OversizedLine]:
@@ -281,19 +286,21 @@ class MessageReader:
 
 
 def dumped(message: JSONRPCMessage) -> bytes:
-    """Return a message as we send it. Raises `ValueError` if it has text that is not valid Unicode."""
+    """Return a message as bytes for sending. Raises `ValueError` if it has text that is not valid Unicode."""
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 async def decoded(line: Bytes | OversizedLine) -> list[Decoded]:
-    """Run `decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
+    """Run `decode`; for a large line in a thread, so that it blocks the event loop only for single steps of the
+    parser.
+    """
     if not isinstance(line, OversizedLine) and len(line) > _LARGE_BYTES:
         return await asyncio.to_thread(decode, line)
     return decode(line)
 
 
 def decode(line: Bytes | OversizedLine) -> list[Decoded]:
-    """Return the messages in one line: none for an empty one, several for a batch. Never raises."""
+    """Return the messages in one line: [] for an empty line, several for a batch. Never raises."""
     if isinstance(line, OversizedLine):
         what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
         return [
@@ -325,7 +332,7 @@ def decode(line: Bytes | OversizedLine) -> list[Decoded]:
             raise
     except (ValidationError, ValueError) as error:
         if is_large and line.startswith(b"{"):
-            # A repair parses the whole line at once, and this one would hold every thread.
+            # Repairing it would parse the whole line in one step, which blocks every thread.
             if isinstance(error, BudgetExceededError):
                 why = str(error)
             else:
@@ -341,7 +348,7 @@ def decode(line: Bytes | OversizedLine) -> list[Decoded]:
 def _value_of(line: Bytes) -> Any:
     """Parse a line of JSON.
 
-    A long line is parsed in steps, so that other threads can run. If a part nests too deeply, it is left out.
+    A long line is parsed in steps, so that other threads can run. A part that nests too deeply is omitted.
     """
     if len(line) <= MANY_BYTES:
         try:
@@ -356,7 +363,7 @@ def _value_of(line: Bytes) -> Any:
 
 
 def _message_in_steps(line: Bytes) -> dict[str, Any]:
-    """Parse a message whose result may be over the budget; a part over it costs itself."""
+    """Parse a message whose result may be over the budget; only the parts over it are lost."""
     message: dict[str, Any] = {}
 
     def read(name: str, place: int) -> int:
@@ -373,9 +380,9 @@ def _message_in_steps(line: Bytes) -> dict[str, Any]:
 
 
 def _result_in_steps(line: Bytes, start: int) -> tuple[dict[str, Any], int]:
-    """Parse a result. Each item of a list in it has its own budget; values over it become text.
+    """Parse a result. Each item of a list in it has a budget of its own; values over the budget become text.
 
-    Structured content over the budget is the text of the result if it has no other.
+    Structured content over the budget becomes the text of the result if it has no other.
     """
     result: dict[str, Any] = {}
     left_over: list[str] = []
@@ -407,7 +414,7 @@ def _result_in_steps(line: Bytes, start: int) -> tuple[dict[str, Any], int]:
 
 @dataclass(frozen=True, slots=True)
 class _Unparsed:
-    """The text of a JSON value that is not parsed, because it exceeds the budget."""
+    """The text of a JSON value over the budget, which is not parsed."""
 
     text: str
 
@@ -433,7 +440,7 @@ _STEP = 1 << 20
 
 
 def _block_in_steps(line: Bytes, place: int) -> tuple[Any, int]:
-    """Return a block of content and its end; one over the budget is its own text."""
+    """Return a content block and its end; a block over the budget becomes a text block."""
     value, end = _part_in_steps(line, place)
     if isinstance(value, _Unparsed):
         value = {"type": "text", "text": value.text}
@@ -463,12 +470,12 @@ def _listed_in_steps(line: Bytes, place: int) -> tuple[Any, int]:
 
 
 def _shortened(line: Bytes) -> str:
-    """Return the head and the tail of a line, where its ID may be."""
+    """Return the head and the tail of a line; one of them may contain its ID."""
     return (line[:_HEAD_BYTES] + line[-_HEAD_BYTES:]).decode("utf-8", "replace")
 
 
 def _may_be_message(value: dict[str, Any]) -> bool:
-    """Return False for an object that is no message, such as a log record with some of the same keys."""
+    """Return False for an object that is not a message, such as a log record with some of the same keys."""
     if "jsonrpc" in value or "id" in value:
         return True
     return str(value.get("method")).startswith("notifications/")
@@ -479,7 +486,7 @@ def _junk(line: Bytes) -> InvalidOutput:
 
 
 def _stripped(line: Bytes) -> Bytes:
-    """Return the line without white space around it; a buffer is changed in place."""
+    """Return the line without white space at its ends; a buffer is changed in place."""
     if isinstance(line, bytes):
         return line.strip()
     while line[-1:].isspace():
@@ -490,7 +497,7 @@ def _stripped(line: Bytes) -> Bytes:
 
 
 def _narrow(line: Bytes) -> Bytes:
-    """Convert a line of UTF-16 to UTF-8; line feeds split it within a character, so a zero byte may be astray."""
+    """Convert a line of UTF-16 to UTF-8. Splitting at line feed bytes may have left half a character at an end."""
     if b"\0" not in line[:4] or line.count(0) * 3 < len(line):
         return line
     is_big = line.startswith((b"\xfe\xff", b"\0"))
@@ -521,7 +528,7 @@ def _messages(data: Any) -> list[Decoded]:
 
 
 def _after(text: str) -> list[Decoded]:
-    """Return the messages after a complete one on the same line; junk if there are no messages."""
+    """Return the messages after a complete one on the same line; invalid output if nothing follows."""
     start = text.find('{"jsonrpc"')
     if start >= 0:
         return decode(text[start:].encode("utf-8", "replace"))
@@ -529,7 +536,9 @@ def _after(text: str) -> list[Decoded]:
 
 
 def _resynchronised(text: str, why: str) -> list[Decoded]:
-    """Return a message after half a line: the message counts, and the half answers its own call with an error."""
+    """Return the message after half a message on the same line; the half one becomes an error answer to its own
+    call.
+    """
     start = text.rfind('{"jsonrpc"', 1)
     if start > 0:
         rest = decode(text[start:].encode("utf-8", "replace"))
@@ -539,7 +548,7 @@ def _resynchronised(text: str, why: str) -> list[Decoded]:
 
 
 def _int_or_text(digits: str) -> int | str:
-    # int() refuses more than 4300 digits, and no model reads such a number as one.
+    # `int` refuses more than 4300 digits, and no model reads that many as a number.
     if len(digits) <= 4000:
         return int(digits)
     return digits
@@ -549,7 +558,7 @@ _JSON = json.JSONDecoder(strict=False, parse_int=_int_or_text)
 
 
 def _message(data: Any) -> Decoded:
-    """Return a parsed value as a message, repaired if the call it answers is known."""
+    """Return a parsed value as a message, repaired if it is the answer to a known call."""
     if not isinstance(data, dict):
         return InvalidOutput(safe_line(json.dumps(data), 80))
     data = {"jsonrpc": "2.0"} | encodable(data)
@@ -573,7 +582,7 @@ def _message(data: Any) -> Decoded:
 
 
 def _error(error: Any) -> ErrorData:
-    """Return an error object from any shape, with the server's own text, which the reader needs."""
+    """Return an error object from a value of any shape, with the server's own text."""
     if error is None:
         return ErrorData(code=INVALID_ANSWER, message='its "error" is null')
     if not isinstance(error, dict):
@@ -596,14 +605,14 @@ def _error(error: Any) -> ErrorData:
 
 
 def _is_whole(message: Decoded) -> bool:
-    """Return whether a message was complete, and not assembled from a broken line."""
+    """Return whether a message was complete, not assembled from a broken line."""
     if isinstance(message, JSONRPCError):
         return message.error.code != INVALID_ANSWER
     return not isinstance(message, InvalidOutput)
 
 
 def encodable(value: Any) -> Any:
-    """Return the value with lone surrogates in its strings replaced, since UTF-8 cannot encode them."""
+    """Return the value with lone surrogates in its texts replaced, because UTF-8 cannot encode them."""
     return with_texts(value, _encodable)
 
 
@@ -614,7 +623,7 @@ def _encodable(text: str) -> str:
 
 
 def invalid_answer(request_id: RequestId | None, what: str) -> JSONRPCError:
-    """Return the error answer for a call with an unusable answer; without an ID, for the only open call."""
+    """Return an error answer for a call whose answer is unusable; without an ID, it is for the only open call."""
     return JSONRPCError(
         jsonrpc="2.0", id=request_id, error=ErrorData(code=INVALID_ANSWER, message=what)
     )
@@ -626,9 +635,10 @@ _ID = re.compile(
 
 
 def _broken(text: str, why: str) -> Decoded:
-    """Return a broken line as the answer to its call, if head or tail show an id; the first id is the envelope's.
+    """Return a broken line as the error answer to its call, if its head or tail has an ID; the first ID is that of the
+    message.
 
-    Anything else, such as a request that a server prints for its own purposes, is junk.
+    Anything else, such as a request that a server prints for its own purposes, is invalid output.
     """
     head, tail = text[:_HEAD_BYTES], text[-_HEAD_BYTES:]
     if "method" in head or not ("jsonrpc" in head or '"result"' in head):

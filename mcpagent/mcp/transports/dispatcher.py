@@ -1,4 +1,4 @@
-"""The dispatcher between transport and session: observe messages, repair answers, and limit floods."""
+"""The dispatcher between transport and session: it observes messages, repairs answers, and limits floods."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 with contextlib.suppress(
     ImportError
-):  # anyio would load it at its first use, in the event loop
+):  # otherwise anyio would import it at its first use, in the event loop
     import_module("anyio._backends._asyncio")
 
 _logger = logging.getLogger(__name__)
 
 MAX_OPEN_MESSAGES = 100
-"""Answers to a server's requests that may wait in the write queue."""
+"""Maximum number of answers to a server's requests that wait to be sent."""
 
 AT_ONCE = 50
-"""Messages that are passed on before other tasks run: some milliseconds."""
+"""Number of messages that are processed before other tasks run: some milliseconds."""
 
 _LOG_CHARACTERS = 500
 _MOST_CHANGES = 20
-"""Repairs of one answer that are reported individually."""
+"""Maximum number of repairs of one answer that are reported individually."""
 
 _NOTHING_TO_KEEP = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _STAND_INS: Mapping[str, dict[str, Any]] = {
@@ -88,7 +88,7 @@ _STAND_INS: Mapping[str, dict[str, Any]] = {
     "resources/list": {"resources": []} | _NOTHING_TO_KEEP,
     "resources/templates/list": {"resourceTemplates": []} | _NOTHING_TO_KEEP,
 }
-"""Results that the SDK need not parse, each with the smallest valid substitute."""
+"""Methods whose results the SDK need not parse -> the smallest valid result, which it gets instead."""
 
 _PROGRESS = "notifications/progress"
 _CHANGES = {
@@ -98,16 +98,16 @@ _CHANGES = {
 
 
 class Observer(Protocol):
-    """Observes the events on the wire."""
+    """Observes the messages of a connection."""
 
     def report(self, news: ServerNews) -> None:
         """Receive a notification of the server, or an observation about it."""
 
     def junk(self, text: str) -> None:
-        """Receive output of the server that is no message."""
+        """Receive output of the server that is not a message."""
 
     def ended(self) -> None:
-        """Receive the end of the server's output."""
+        """Called at the end of the server's output."""
 
 
 @asynccontextmanager
@@ -118,10 +118,10 @@ async def relayed(
     tasks: FollowedTasks,
     allowed: Collection[str],
 ) -> AsyncIterator[MessageDispatcher]:
-    """Return the streams of a session over this transport, with answers repaired and the end observed.
+    """Yield a dispatcher for a session over this transport, which repairs answers and observes the end.
 
-    `attempts` record their messages and store large results; `tasks` receive their notifications. The session answers
-    the server's requests with `allowed` methods; all others are refused here.
+    `attempts` record their messages and store large results; `tasks` receive notifications about tasks. The session
+    answers the server's requests with `allowed` methods; others are refused here.
     """
     async with transport as (messages, send):
         passed_on, incoming = anyio.create_memory_object_stream[
@@ -140,10 +140,10 @@ async def relayed(
 
 
 class MessageDispatcher:
-    """The messages of one connection, both ways: for the SDK's session it is the `Dispatcher`.
+    """The messages of one connection in both directions; for the SDK's session, it is the `Dispatcher`.
 
     Requests and answers are matched here, so that an answer wakes only the task that waits for it. The server's own
-    requests go to the SDK's own dispatcher, for which this is the `WriteStream`.
+    requests go to the SDK's dispatcher, for which this object is the `WriteStream`.
     """
 
     def __init__(
@@ -169,12 +169,12 @@ class MessageDispatcher:
         self._background: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Stop writing; waiting callers learn that no answer will come."""
+        """Stop sending; waiting callers get an error."""
         self._requests.close()
         for task in self._background:
             task.cancel()
 
-    # --- to the server (mcp.shared.dispatcher.Dispatcher) ---
+    # --- to the server (`mcp.shared.dispatcher.Dispatcher`)
 
     async def run(
         self,
@@ -196,7 +196,7 @@ class MessageDispatcher:
     ) -> dict[str, Any]:
         """Send a request and return its repaired result. Raises `MCPError`; cancelling it notifies the server.
 
-        It has no time limit itself: the caller has one, and the discovery probe that of `OpenRequests`.
+        It has no timeout itself: callers have one, and `OpenRequests` has the one of the discovery probe.
         """
         options: CallOptions = opts or {}
         sent = dict(params or {})
@@ -208,15 +208,15 @@ class MessageDispatcher:
         meta = dict(sent.pop("_meta", None) or {})
         if heard is not None:
             meta["progressToken"] = request_id
-        # A server may know the trace of a request, but not the baggage, which may hold data of the program
-        # of its user.
+        # A server may receive the trace ID of a request, but not the baggage, which may contain data of the user's
+        # program.
         if get_current():
             inject(meta)
             meta.pop("baggage", None)
         message = _request(request_id, method, sent | {"_meta": meta} if meta else sent)
         await (
             anyio.lowlevel.checkpoint_if_cancelled()
-        )  # a server may run a request even if it is cancelled
+        )  # the server may run the request even if it is cancelled
         request = self._requests.add(message, heard)
         self._attempts.sent(request_id)
         try:
@@ -236,7 +236,7 @@ class MessageDispatcher:
         except asyncio.CancelledError:
             is_answered = request.answer.done() and not request.answer.cancelled()
             if options.get("cancel_on_abandon", True) and not is_answered:
-                # Who cancels a request does not wait for a server that reads nothing.
+                # A cancelled caller must not wait for a server that reads nothing.
                 words = {"requestId": request_id, "reason": "caller cancelled"}
                 self._send_beside(_notification("notifications/cancelled", words))
             raise
@@ -272,7 +272,7 @@ class MessageDispatcher:
         ):
             await self._write(item)
 
-    # --- answers of the session (mcp.shared._stream_protocols.WriteStream) ---
+    # --- the session's answers (`mcp.shared._stream_protocols.WriteStream`)
 
     async def __aenter__(self) -> MessageDispatcher:
         return self
@@ -292,14 +292,14 @@ class MessageDispatcher:
         """Send the answer to one of the server's requests."""
         await self._write(item)
 
-    # --- from the server ---
+    # --- from the server
 
     async def pump(
         self,
         messages: AsyncIterator[SessionMessage | Exception],
         allowed: Collection[str],
     ) -> None:
-        """Pass on incoming messages until the transport ends."""
+        """Process incoming messages until the transport ends."""
         try:
             async with self._passed_on:
                 passed = 0
@@ -308,14 +308,14 @@ class MessageDispatcher:
                     if passed % AT_ONCE == 0:
                         await asyncio.sleep(
                             0
-                        )  # a batch of thousands comes without a wait between them
+                        )  # thousands of messages of a batch may arrive at once
                     if isinstance(item, Exception):
                         self._observer.junk(safe_line(str(item), 80))
                     elif isinstance(item.message, JSONRPCNotification):
                         method, params = item.message.method, item.message.params or {}
                         await self._heard(method, params)
-                        # The session starts a task for each notification, and a flood of tasks delays the answers after
-                        # them. So pass on only cancellations; `_heard` has handled the others.
+                        # The session starts a task for each notification, and a flood of tasks would delay later
+                        # answers. So only cancellations are passed on; `_heard` has processed the others.
                         if (
                             not self._intercepted(method, params)
                             and method == "notifications/cancelled"
@@ -327,7 +327,7 @@ class MessageDispatcher:
                         await self._passed_on.send(item)
                     else:
                         self._answer(item.message)
-                    del item  # a large one would be kept until the next comes
+                    del item  # otherwise a large item would stay in memory until the next one arrives
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
@@ -335,7 +335,7 @@ class MessageDispatcher:
             self._observer.ended()
 
     async def _heard(self, method: str, params: Mapping[str, Any]) -> None:
-        """Dispatch a notification to its listeners; the connection outlives their exceptions."""
+        """Pass a notification to its listeners; their exceptions do not end the connection."""
         try:
             if method == "notifications/message":
                 level = safe_line(str(params.get("level", "info")), 20)
@@ -355,14 +355,14 @@ class MessageDispatcher:
             _logger.exception("whoever hears of %s raised", safe_line(method, 80))
 
     def _intercepted(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether the session consumes a notification; subscriptions need it in order with answers."""
+        """Return whether the session consumes a notification; it needs those of subscriptions in order with answers."""
         return run_notify_intercept(self._intercept, method, params)
 
     def _answer(self, request: JSONRPCRequest) -> None:
-        """Answer a ping, and refuse unsupported requests.
+        """Answer a ping, or refuse an unsupported request.
 
-        This happens in the background, because a server that floods the client with requests may not read until it has
-        finished. Beyond `MAX_OPEN_MESSAGES`, requests stay unanswered.
+        This happens in the background, because a server that sends a flood of requests may not read anything meanwhile.
+        Beyond `MAX_OPEN_MESSAGES`, requests stay unanswered.
         """
         answer: JSONRPCResponse | JSONRPCError
         if len(self._background) >= MAX_OPEN_MESSAGES:
@@ -390,7 +390,7 @@ class MessageDispatcher:
     async def _repaired(
         self, request: OpenRequest, answer: JSONRPCResponse
     ) -> dict[str, Any]:
-        """Return the result in a form that the session can use. Raises `MCPError` if it is missing."""
+        """Return the result in a form that the session can use. Raises `MCPError` if the result is missing."""
         much = is_large(answer.result)
         try:
             result, changes = await created_beside_loop(
@@ -414,9 +414,9 @@ class MessageDispatcher:
     def _handed_on(
         self, request: OpenRequest, result: dict[str, Any]
     ) -> dict[str, Any]:
-        """Return the result's form for the SDK, which processes all of it in the event loop.
+        """Return the result to pass to the SDK, which processes all of it in the event loop.
 
-        The result is already checked. The SDK receives a placeholder of a result that can bypass it.
+        It is already validated. If it can bypass the SDK, the SDK gets a placeholder.
         """
         stand_in = _STAND_INS.get(request.method)
         if stand_in is not None and self._attempts.takes(result):
@@ -427,7 +427,7 @@ class MessageDispatcher:
 def _usable(
     request: OpenRequest, answer: JSONRPCResponse
 ) -> tuple[dict[str, Any] | str, tuple[str, ...]]:
-    """Run `repair_result` on an answer that may also be the handle of a task."""
+    """Repair the result of an answer; the answer may also be the handle of a task."""
     if (
         request.method == "tools/call"
         and (handle := marked(answer.result, answer.id)) is not None
@@ -439,7 +439,7 @@ def _usable(
 def _request(
     request_id: RequestId, method: str, params: dict[str, Any]
 ) -> JSONRPCRequest:
-    # Omitted if empty: JSON-RPC forbids `"params": null`.
+    # Omit empty params, because JSON-RPC forbids `"params": null`.
     if not params:
         return JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method)
     return JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)

@@ -1,6 +1,6 @@
-"""The requests of one connection that wait for an answer, and their matching with answers.
+"""The requests of one connection that wait for an answer, and the matching of answers to them.
 
-Also bounds the discovery probe, whose time limit the SDK fixes at 10 s.
+It also limits the discovery probe, for which the SDK has a fixed timeout of 10 s.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from mcpagent.mcp.sdk import ProgressFnT, as_request_id
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
 
 PROBE_SECONDS = 2.0
-"""Timeout of `server/discover`; after it, the server counts as one of the earlier protocol version."""
+"""Timeout of `server/discover`; after it, the server is assumed to use the earlier protocol."""
 
 ANONYMOUS_SECONDS = 0.5
-"""After an answer without a usable ID, time to wait for the real answer to the only open request."""
+"""After an answer without a usable ID: how long to wait for the real answer to the only open request."""
 
 _CANNOT_READ = frozenset({PARSE_ERROR, INVALID_REQUEST})
-"""The JSON-RPC error codes for a request whose ID the server could not read."""
+"""JSON-RPC error codes for a request whose ID the server could not read."""
 
 _CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 _MOST_ANONYMOUS = 16
@@ -45,9 +45,10 @@ _MOST_ANONYMOUS = 16
 
 @dataclass(eq=False, frozen=True, slots=True)
 class OpenRequest:
-    """An open request: its method, its protocol version, and the name or URI that it concerns.
+    """An open request: its method, its protocol version, and the name or URI in it (`target`).
 
-    `answer` is the future of the response; `heard` receives the progress that its server reports.
+    `answer` is the future of the response; `heard` receives the server's progress reports, None if no caller wants
+    them.
     """
 
     method: str
@@ -58,9 +59,9 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """All open requests of one connection, by ID: 7 and "7" are the same.
+    """All open requests of one connection by ID; 7 and "7" are the same.
 
-    `version` is the protocol version of requests without one.
+    `version` is the protocol version of requests that do not state one.
     """
 
     def __init__(self) -> None:
@@ -71,10 +72,10 @@ class OpenRequests:
         self._anonymous: deque[tuple[set[RequestId], ErrorData]] = deque(
             maxlen=_MOST_ANONYMOUS
         )
-        """Answers without an ID, each with the requests that were open then and still are."""
+        """Answers without an ID, each with those requests that were open at that time and still are."""
 
     def add(self, request: JSONRPCRequest, heard: ProgressFnT | None) -> OpenRequest:
-        """Register a request that is about to be sent. Raises `MCPError` if no answer can come."""
+        """Register a request before it is sent. Raises `MCPError` if the connection is closed."""
         if self._is_closed:
             raise MCPError.from_error_data(_CLOSED)
         params = request.params or {}
@@ -96,7 +97,7 @@ class OpenRequests:
         return added
 
     def end(self, answer: JSONRPCResponse | JSONRPCError) -> None:
-        """Resolve a request with its answer; drop an answer without a waiting request."""
+        """Resolve a request with its answer; an answer without an open request is dropped."""
         if answer.id is None:
             key = None
         else:
@@ -110,7 +111,7 @@ class OpenRequests:
             request.answer.set_result(answer)
 
     async def hear_progress(self, params: Mapping[str, Any]) -> bool:
-        """Return whether this is progress of an open request with a listener."""
+        """Return whether the notification is progress of an open request with a listener."""
         token = as_request_id(params.get("progressToken"))
         if token is None:
             request = None
@@ -130,8 +131,7 @@ class OpenRequests:
     def give_up(self, request_id: RequestId) -> None:
         """Abandon a request.
 
-        An earlier answer without an ID may have belonged to it, so that answer is no longer matched with other
-        requests.
+        An earlier answer without an ID may have belonged to it, so that answer is no longer matched to other requests.
         """
         key = request_key(request_id)
         if self._taken(key) is not None:
@@ -144,10 +144,10 @@ class OpenRequests:
         return self._open.pop(key, None)
 
     def id_for(self, error: ErrorData) -> RequestId | None:
-        """Return the request that an answer without an ID ends.
+        """Return the ID of the request that an answer without an ID belongs to.
 
-        Returns None for now if the answer may belong to a notification, so that the awaited answer may follow. Of
-        several requests, it is the one that gets no other answer.
+        Returns None at first if the answer may belong to a notification, because the real answer may still arrive. Of
+        several requests, it belongs to the one that gets no other answer.
         """
         meant = {
             key
@@ -161,20 +161,20 @@ class OpenRequests:
         return None
 
     def close(self) -> None:
-        """End all open requests: no answer will come any more."""
+        """End all open requests with an error."""
         self._is_closed = True
         for key in tuple(self._open):
             self.end(JSONRPCError(jsonrpc="2.0", id=key, error=_CLOSED))
 
     def _attribute(self) -> None:
-        """Schedule the end of requests that are the last candidates for an answer without an ID."""
+        """Schedule the end of requests that are the only remaining candidates for an answer without an ID."""
         for meant, error in [item for item in self._anonymous if len(item[0]) <= 1]:
             self._anonymous.remove((meant, error))
             for key in meant:
                 self._end_after(ANONYMOUS_SECONDS, key, self._unattributed(error, key))
 
     def _unattributed(self, error: ErrorData, key: RequestId) -> ErrorData:
-        """Return the error for a request that an error without an ID ends: it is not certain to be its answer."""
+        """Return the error for a request that an answer without an ID ends; it states that the match is not certain."""
         request = self._open.get(key)
         is_named = error.code == INVALID_ANSWER
         if is_named or request is None or request.method == "server/discover":
@@ -198,7 +198,7 @@ class OpenRequests:
 
 
 def number(value: Any) -> float | None:
-    """Return a JSON value as a number to count with; None for anything else, and for one too large to mean anything."""
+    """Return a JSON value as a float; None if it is not a number, or implausibly large."""
     is_number = (
         isinstance(value, int | float)
         and not isinstance(value, bool)

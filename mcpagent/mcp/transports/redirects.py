@@ -1,4 +1,4 @@
-"""Follow redirects of remote servers if they only change the path, a limited number of times."""
+"""Follow redirects of remote servers that change only the path, a limited number of times."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import httpx2
 
 MOST_REDIRECTS = 5
 KEEPING_METHOD = frozenset({307, 308})
-"""Redirect statuses that keep the method POST."""
+"""Redirect statuses with which the method stays POST."""
 
 
 async def sent_within_origin(
     network: httpx2.AsyncBaseTransport, request: httpx2.Request
 ) -> httpx2.Response:
-    """Send a request, and follow redirects that keep method and origin, at most five."""
+    """Send a request, and follow up to five redirects that keep its method and origin."""
     url, followed = request.url, 0
     while True:
         response = await network.handle_async_request(request)
@@ -44,7 +44,7 @@ async def sent_within_origin(
 
 
 def redirect_target(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | None:
-    """Return the redirect target of an answer from `url`, or None if the target is missing or invalid."""
+    """Return the redirect target in a response from `url`; None if it is missing or invalid."""
     location = response.headers.get("location", "")
     try:
         if location and 300 <= response.status_code < 400:
@@ -55,7 +55,7 @@ def redirect_target(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | 
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Return whether this is the same origin, or its https version with both on the default port."""
+    """Return whether the target has the same origin, or is its https version with both on their default ports."""
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
     is_upgrade = (url.scheme, target.scheme) == ("http", "https")

@@ -1,7 +1,8 @@
-"""Remote servers: the SDK's streamable HTTP and mcpagent's SSE stream, over HTTP that turns failures into answers.
+"""Remote servers: the SDK's streamable HTTP and mcpagent's SSE stream, over an HTTP transport that turns failures into
+answers.
 
-Under the SDK's client, a connection reset cancels the waiting callers and ends the session. Here every failure of a
-request becomes a JSON-RPC error answer to that request, with the HTTP error in `data`, and the session continues.
+With the SDK's own client, a connection reset would cancel the waiting callers and end the session. Here, every failure
+of a request becomes a JSON-RPC error answer to that request, with the HTTP error in `data`, and the session continues.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BODY_SAMPLE_BYTES = 4096
 MAX_ERROR_BYTES = 1024 * 1024
 _MAX_UNPACKED_BYTES = 32 * 1024 * 1024
-"""The client requests no compression, so a compressed answer may be a decompression bomb."""
+"""Maximum size of a compressed response after decompression. The client requests no compression, so one may be a
+decompression bomb.
+"""
 
 _LONGEST_RETRY_WAIT_SECONDS = 30.0
 _WAITING_STEP_SECONDS = 0.2
@@ -87,9 +90,9 @@ async def http_streams(
     auth: httpx2.Auth | None = None,
     heard: ByteObserver = unheard,
 ) -> AsyncIterator[Line]:
-    """Open the messages of one server, by the SDK's streamable HTTP client.
+    """Open the messages of one server with the SDK's streamable HTTP client.
 
-    `heard` and `warn` are those of `AnsweringTransport`.
+    For `heard` and `warn`, see `AnsweringTransport`.
     """
     aside = BypassedAnswers()
     await asyncio.to_thread(certificates)
@@ -113,7 +116,7 @@ async def http_streams(
         async def send(item: SessionMessage) -> None:
             dumped(
                 item.message
-            )  # or the SDK would end the session if a message cannot be written
+            )  # otherwise the SDK would end the session if a message cannot be sent
             await streams[1].send(item)
 
         yield aside.all_restored(streams[0]), send
@@ -133,14 +136,14 @@ def client_for(
 
 
 def _timeout(config: ServerConfig) -> httpx2.Timeout:
-    # Reads have no own limit: each call has one, and a stream for notifications may rest for hours.
+    # Reads have no timeout here: each call has one, and a stream for notifications may be idle for hours.
     return httpx2.Timeout(config.connect_timeout_seconds, read=None, pool=None)
 
 
 def network(
     auth: httpx2.Auth | None, config: ServerConfig
 ) -> httpx2.AsyncBaseTransport:
-    """Return the connections to one server, with the requests on them signed in by `auth`."""
+    """Return the HTTP transport to one server, with requests signed in by `auth`."""
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     network = httpx2.AsyncHTTPTransport(verify=certificates(), limits=limits)
     if auth is None:
@@ -152,7 +155,7 @@ def network(
 
 
 def certificates() -> ssl.SSLContext:
-    """Return the TLS context, created once: that takes 60 ms, so call it in a thread on an event loop."""
+    """Return the TLS context, which is created once. That takes 60 ms, so call it in a thread."""
     return _certificates(
         os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     )
@@ -160,7 +163,7 @@ def certificates() -> ssl.SSLContext:
 
 @cache
 def _certificates(_file: str | None, _folder: str | None) -> ssl.SSLContext:
-    return httpx2.create_ssl_context()  # which reads these two variables
+    return httpx2.create_ssl_context()  # the default context reads these two variables
 
 
 class SignInFailedError(httpx2.TransportError):
@@ -168,7 +171,7 @@ class SignInFailedError(httpx2.TransportError):
 
 
 class _SignedIn(httpx2.AsyncBaseTransport):
-    """Signs in below the answering transport, so that a final refusal still becomes an answer."""
+    """Signs requests in below the answering transport, so that a final refusal still becomes an answer."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
@@ -180,7 +183,7 @@ class _SignedIn(httpx2.AsyncBaseTransport):
             raise
         except (
             Exception
-        ) as error:  # from any sign-in: in the SDK it would end all calls
+        ) as error:  # in the SDK, an exception of a sign-in would end all calls
             raise SignInFailedError(
                 f"cannot be signed in to: {cause(error)}"
             ) from error
@@ -190,10 +193,10 @@ class _SignedIn(httpx2.AsyncBaseTransport):
 
 
 class AnsweringTransport(httpx2.AsyncBaseTransport):
-    """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer, of at most `max_bytes`.
+    """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer of at most `max_bytes`.
 
-    `aside` stores large answers. `heard` is called for each piece of an answer. `warn` receives a text if the server
-    does not answer the notification that ends the greeting within `patience` seconds; the session continues.
+    `aside` stores large answers. `heard` is called for each part of an answer. `warn` receives a text if the server
+    does not respond to `notifications/initialized` within `patience` seconds; the session continues.
     """
 
     def __init__(
@@ -216,7 +219,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         self._one_way = BackgroundPosts(partial(sent_within_origin, inner))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; raises only for requests that are not JSON-RPC."""
+        """Send a request. Raises errors only for requests that are not JSON-RPC."""
         if request.method == "GET":
             return await self._open_stream(request)
         if request.method != "POST":
@@ -232,21 +235,21 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(202, content=b"")
 
     async def _end_greeting(self, request: httpx2.Request) -> None:
-        """Post `notifications/initialized`. A server may want it before anything else, so wait, but not for ever."""
+        """Post `notifications/initialized`, and wait a limited time: a server may require it before anything else."""
         if not await self._one_way.post(request, self._patience):
             self._warn(
                 f"did not answer notifications/initialized within {self._patience:g} s"
             )
 
     async def aclose(self) -> None:
-        """Close the connections below."""
+        """Close the inner transports."""
         await self._one_way.aclose()
         await self._inner.aclose()
 
     async def _open_stream(self, request: httpx2.Request) -> httpx2.Response:
         """Open a GET stream, at a limited rate.
 
-        The SDK reopens a stream after the delay that the server names, which may be zero. A stream that resumes the
+        The SDK opens a stream again after the delay that the server sets, which may be zero. A stream that resumes the
         answer to a request is checked like the answer itself.
         """
         await self._turn(request.headers.get("last-event-id", ""))
@@ -263,13 +266,13 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         return _replaced(response, stream)
 
     def _aside_for(self, asked: _Asked) -> BypassedAnswers | None:
-        """Return the store of large answers; the SDK reads the answer to the greeting itself."""
+        """Return the store for large answers; None if the SDK itself must read the answer, as for `initialize`."""
         if asked.method in _GREETINGS:
             return None
         return self._aside
 
     async def _turn(self, place: str) -> None:
-        """Wait until a stream may be opened at this place: a limited number per time, unless events arrived."""
+        """Wait until another stream may be opened at this position: the rate is limited unless events arrived."""
         opened = self._openings.setdefault(place, deque(maxlen=_STREAM_OPENINGS))
         if len(opened) == _STREAM_OPENINGS:
             await asyncio.sleep(
@@ -283,7 +286,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         _ASKED.set(asked)
         if (
             asked.method == "initialize" and self._wants_sign_in
-        ):  # greeted in another way it is the same server
+        ):  # another way to begin the session does not make it a different server
             return _failure(asked.end(status=401), self._wants_sign_in)
         for turn in itertools.count(1):
             try:
@@ -366,9 +369,8 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
 
 
 async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
-    """Wait as long as the server demands, which does not count as silence.
-
-    Returns False if it demands no wait, or the request must not be repeated after that.
+    """Wait as long as the server demands, which does not count as silence; return whether it did and a repetition may
+    follow.
     """
     seconds = None
     if end.status in (429, 503):
@@ -396,7 +398,9 @@ def _kind_of(response: httpx2.Response) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The JSON-RPC request in a POST: its ID and method, its URL, its session ID, and whether it is of the 2026 era."""
+    """The JSON-RPC request in a POST: its ID and method, its URL, its session ID, and whether it uses the protocol of
+    2026-07-28.
+    """
 
     id: RequestId
     method: str
@@ -406,7 +410,7 @@ class _Asked:
 
     @classmethod
     def of(cls, request: httpx2.Request, body: bytes) -> _Asked | None:
-        """Return the request of a POST; None for a notification or an answer."""
+        """Return the JSON-RPC request in a POST; None for a notification or an answer."""
         try:
             data = json.loads(body)
         except ValueError:
@@ -427,7 +431,7 @@ class _Asked:
         )
 
     def end(self, **how: Any) -> End:
-        """Return the end of this request."""
+        """Return the end of this request, for `outcome_of`."""
         return End(
             "http",
             request_id=self.id,
@@ -438,13 +442,15 @@ class _Asked:
 
 
 _ASKED: ContextVar[_Asked | None] = ContextVar("mcp_asked", default=None)
-"""The request whose answer this task receives: the SDK resumes its stream in the same task."""
+"""The request whose answer this task receives; the SDK resumes its stream in the same task."""
 
 
 def _answer_to(
     asked: _Asked, answers: Sequence[JSONRPCResponse | JSONRPCError]
 ) -> JSONRPCResponse | JSONRPCError | None:
-    """Return the answer with the ID of the request, else an error whose ID belongs to no request of ours."""
+    """Return the answer with the ID of the request, else an error whose ID is that of no request; None if there is
+    neither.
+    """
     for answer in answers:
         if whose_answer(answer.id, asked.id) == "own":
             return answer
@@ -458,7 +464,7 @@ def _answer_to(
 
 
 def no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
-    """Describe a status that is neither an error nor an answer, as the end of a sentence."""
+    """Return the text about a status that is neither an error nor an answer, as the end of a sentence."""
     target = redirect_target(response, url)
     if target is None or target.scheme not in ("http", "https"):
         return f"answered {_status(response)}, which is no answer"
@@ -481,7 +487,7 @@ def _status(response: httpx2.Response) -> str:
 async def _ended(
     response: httpx2.Response, asked: _Asked, heard: Callable[[], None]
 ) -> End:
-    """Return the end of a request with an HTTP error, whose body is read within bounds."""
+    """Return the end of a request with an HTTP error; its body is read within limits."""
     body = await error_body(response, heard)
     found = []
     if b'"jsonrpc"' in body:
@@ -505,7 +511,7 @@ async def _ended(
 async def error_body(
     response: httpx2.Response, heard: Callable[[], None] | None = None
 ) -> bytes:
-    """Return an error's body; the reason if it cannot be read, because it may have had any content."""
+    """Return the body of an error. If it cannot be read, return the reason, because the body may have said anything."""
     try:
         return bytes(await read_capped(response, MAX_ERROR_BYTES, heard))
     except httpx2.TransportError as error:
@@ -517,7 +523,7 @@ async def error_body(
 def _http_error(response: httpx2.Response, end: End) -> httpx2.Response:
     outcome, remedy = outcome_of(end)
     if isinstance(end.answer, JSONRPCError) and outcome == "refused" and not remedy:
-        # The server's own error: negotiation reads its code and data.
+        # The server's own error, because version negotiation needs its code and data.
         return _answered(
             JSONRPCError(jsonrpc="2.0", id=end.request_id, error=end.answer.error)
         )
@@ -527,7 +533,7 @@ def _http_error(response: httpx2.Response, end: End) -> httpx2.Response:
 
 
 def http_error_text(status: str, end: End) -> str:
-    """Describe an HTTP error, as the end of a sentence."""
+    """Return the text about an HTTP error, as the end of a sentence."""
     text = f"answered {status}{f': {sample(end.body)}' if end.body else ''}"
     wait = retry_after_seconds(end.headers)
     if wait is None:
@@ -559,14 +565,14 @@ def _answered(
 
 
 def lost_text(error: httpx2.TransportError) -> str:
-    """Describe the failure of a request that may have been sent, as the end of a sentence."""
+    """Return the text about a request that may have been sent, as the end of a sentence."""
     if isinstance(error, SignInFailedError):
         return str(error)
     return f"connection lost: {cause(error)}"
 
 
 def cause(error: Exception) -> str:
-    """Return an exception of HTTP as the end of a sentence."""
+    """Return the text about an HTTP exception, as the end of a sentence."""
     text = safe_line(str(error), 200)
     if text:
         return f"{type(error).__name__}: {text}"
@@ -574,14 +580,14 @@ def cause(error: Exception) -> str:
 
 
 def sample(body: Bytes) -> str:
-    """Return the beginning of a body, printable."""
+    """Return the beginning of a body as printable text."""
     return safe_line(body[:_BODY_SAMPLE_BYTES].decode("utf-8", "replace"), 200)
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """The event stream that answers a request, decompressed within bounds, with repaired messages.
+    """The event stream that answers a request, decompressed within limits, with repaired messages.
 
-    Large answers go to `aside`; if the connection breaks, the stream just ends.
+    Large answers go to `aside`. If the connection breaks, the stream ends without an error.
     """
 
     def __init__(
@@ -636,12 +642,12 @@ class _Stream(httpx2.AsyncByteStream):
 
 
 def is_comment(chunk: bytes) -> bool:
-    """Return whether a piece of an event stream is only comments: some servers send these as keep-alives."""
+    """Return whether a part of an event stream has only comments, which some servers send as keep-alives."""
     return all(line[:1] in (b":", b"") for line in chunk.splitlines())
 
 
 def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
-    """Return the response with another body; headers about the old body's bytes go."""
+    """Return the response with another body, without headers that describe the bytes of the old one."""
     dropped = ("content-encoding", "content-length", "transfer-encoding")
     headers = [
         (name, value)
@@ -659,7 +665,7 @@ def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
 async def read_capped(
     response: httpx2.Response, limit: int, heard: Callable[[], None] | None = None
 ) -> bytearray:
-    """Return the whole body. Raises `ValueError` if it is larger than `limit` bytes or not decodable."""
+    """Return the whole body. Raises `ValueError` if it is larger than `limit` bytes, or cannot be decoded."""
     body = bytearray()
     if response.headers.get("content-encoding", "identity").strip().lower() not in (
         "",
@@ -675,11 +681,15 @@ async def read_capped(
                 raise ValueError(f"answer is larger than {limit // 2**20} MiB")
     finally:
         await response.aclose()
-    return body  # a copy of a large one would hold the loop
+    return (
+        body  # not converted to bytes: copying a large body would block the event loop
+    )
 
 
 async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Yield the body's bytes; gzip and deflate are decoded in bounded pieces, so a bomb never fills memory."""
+    """Yield the bytes of the body; gzip and deflate are decoded in pieces, so that a decompression bomb cannot fill
+    memory.
+    """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if response.is_stream_consumed:
         yield response.content
@@ -702,7 +712,7 @@ async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
         while data:
             await asyncio.sleep(
                 0
-            )  # a piece of 1 MiB at a time: a bomb must not hold the event loop
+            )  # in pieces of 1 MiB, so that a decompression bomb does not block the event loop
             try:
                 yield decompressor.decompress(data, 1 << 20)
             except zlib.error:

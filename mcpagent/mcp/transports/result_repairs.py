@@ -1,7 +1,7 @@
 """Repair malformed results: an invalid tool, block or field is fixed or removed, and the rest stays usable.
 
-The SDK validates a whole result at once and raises on the first flaw; here each item is validated separately. Every
-change is reported as one printable line.
+The SDK validates a whole result at once and raises an error for the first mistake; here, each item is validated
+separately. Every change is reported as one printable line.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mcpagent.utilities.text.safe_text import safe_line
 Raw: TypeAlias = dict[str, Any]
 
 MAX_ITEMS = 10_001
-"""One more than a toolset uses, so that the toolset can report the excess."""
+"""Maximum number of items: one more than a toolset uses, so that the toolset can report the excess."""
 
 _AT_ONCE = 500
-"""Items to validate at once: an item takes about 20 µs, which nothing interrupts."""
+"""Number of items validated at once: each takes about 20 µs, and nothing can interrupt the validation."""
 
 _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
     "tools/list": ("tools", frozenset({"name", "inputSchema"})),
@@ -41,10 +41,12 @@ _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
         frozenset({"name", "uriTemplate"}),
     ),
 }
-"""By method of a list result: the field with its items, and the required fields of an item."""
+"""For each method of a list: the field with its items, and the required fields of an item."""
 
 _COMPLETE = {**methods.MONOLITH_RESULTS, "tools/call": CallToolResult}
-"""The forms of final results: parsing one form takes a seventh of the time for all forms that a result may have."""
+"""The models of complete results: validating against one model takes a seventh of the time for all models of a
+result.
+"""
 
 _CALL_FIELDS = (
     "content",
@@ -90,14 +92,15 @@ _ITEMS_OF: Mapping[str, tuple[str, str, Raw, Callable[[Any], Raw]]] = {
     "prompts/get": ("messages", "message", _COMPLETED, _as_message),
     "resources/read": ("contents", "content", _CACHE_HINTS, _as_content),
 }
-"""By method of a result: the field with its items, the name of an item, the other required fields, and the item for
-plain text."""
+"""For each method: the field with the result's items, the name of an item, other required fields, and a function that
+makes an item from a text.
+"""
 
 
 def repair_result(
     method: str, version: str, result: Raw
 ) -> tuple[Raw | str, tuple[str, ...]]:
-    """Return the result in a form that the SDK accepts, and the changes; or, as text, why it is unusable."""
+    """Return the result in a form that the SDK accepts, and the changes; if it is unusable, the reason as text."""
     result, cut = _bounded(method, result)
     if _flaw(method, version, result) is None:
         return result, cut
@@ -128,7 +131,7 @@ def repair_result(
 
 
 def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
-    """Return the result with no more items than can be validated in a moment."""
+    """Return the result with a limited number of items, so that validating them is quick, and the changes."""
     if method == "tools/call":
         content = result.get("content")
         if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
@@ -159,7 +162,7 @@ def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
 
 
 def _within_budget(key: str, items: list[Any]) -> tuple[list[Any], list[str]]:
-    """Return the items of a list without those over the budget, and what was dropped."""
+    """Return the items of a list that are within the budget, and the changes."""
     kept: list[Any] = []
     changes: list[str] = []
     values = 0
@@ -187,7 +190,7 @@ def _name_of(item: Any) -> Any:
 
 
 def _shown(key: str, position: int, item: Any) -> str:
-    """Return the item of a list as a change names it."""
+    """Return an item's name for the report of a change."""
     name = _name_of(item)
     if isinstance(name, str):
         return f'{key.rstrip("s")} "{safe_line(name, 60)}"'
@@ -195,7 +198,9 @@ def _shown(key: str, position: int, item: Any) -> str:
 
 
 def _flaw(method: str, version: str, result: Raw) -> str | None:
-    """Return the flaw that the SDK would raise on, or None; checks a long list in steps, so other threads run."""
+    """Return the mistake for which the SDK would raise an error, or None. A long list is checked in steps, so that
+    other threads can run.
+    """
     key = ""
     if method in _LISTS:
         key = _LISTS[method][0]
@@ -237,7 +242,9 @@ def _flaw_of(method: str, version: str, result: Raw) -> str | None:
 
 
 def _is_plain(version: str, result: Raw) -> bool:
-    """Return whether a call's result has only texts, as most have: a quick form of the models' validation."""
+    """Return whether a call's result has only texts, as most results do: a fast check instead of the models'
+    validation.
+    """
     if version not in KNOWN_PROTOCOL_VERSIONS or not result.keys() <= _PLAIN_FIELDS:
         return False
     is_complete = "resultType" not in result and version not in MODERN_PROTOCOL_VERSIONS
@@ -257,7 +264,7 @@ def _is_plain(version: str, result: Raw) -> bool:
 
 
 def _without_values(result: Raw) -> Raw:
-    """Return a call's result without what may be anything, which checking would walk through."""
+    """Return a call's result without fields that may contain any value, because validating these would take long."""
     known = {name: result[name] for name in _CALL_FIELDS if name in result}
     return known | {
         name: {}
@@ -267,7 +274,9 @@ def _without_values(result: Raw) -> Raw:
 
 
 def _described(error: ValidationError) -> str:
-    """Return the error that got furthest into the value: of a union's branches that is the one meant."""
+    """Return the validation error with the longest path: for a union, that is the error of the branch that was
+    meant.
+    """
     first = max(
         error.errors(include_url=False, include_input=False),
         key=lambda item: len(item["loc"]),
@@ -304,7 +313,7 @@ def _repair_list(method: str, version: str, result: Raw) -> tuple[Raw, list[str]
 def _repair_item(
     method: str, version: str, key: str, needed: frozenset[str], item: Any
 ) -> tuple[Any, str]:
-    """Return the item with its broken optional fields left out, or None if a needed one is broken; and what changed."""
+    """Return the item without invalid optional fields, None if a required field is invalid; and the change."""
     if not isinstance(item, dict):
         return None, "dropped: it is not an object"
     flaw = _flaw(method, version, {key: [item]} | _CACHE_HINTS)
@@ -349,7 +358,7 @@ def _repair_call(version: str, result: Raw) -> tuple[Raw, list[str]]:
 
 
 def _each(method: str, version: str, items: Any) -> tuple[list[Raw], list[str]]:
-    """Return the items of a result, each malformed one as text, and the changes."""
+    """Return the items of a result, with malformed ones converted to text, and the changes."""
     key, what, rest, as_text = _ITEMS_OF[method]
     kept: list[Raw] = []
     changes: list[str] = []
@@ -370,7 +379,9 @@ def _wants_input(result: Raw) -> bool:
 
 
 def _repair_initialize(result: Raw) -> tuple[Raw, list[str]]:
-    """Return an `initialize` result with invalid parts removed: only the protocol version is required."""
+    """Return an `initialize` result without invalid parts; only the protocol version is required. Also return the
+    changes.
+    """
     whole: Raw = {"protocolVersion": result.get("protocolVersion"), "capabilities": {}}
     whole["serverInfo"] = {"name": "", "version": ""}
     changes: list[str] = []
@@ -385,7 +396,7 @@ def _repair_initialize(result: Raw) -> tuple[Raw, list[str]]:
 
 
 def _repair_capabilities(whole: Raw, found: Any) -> Raw:
-    """Return the readable capabilities, and unreadable ones as empty; tools, if nothing can be read."""
+    """Return the valid capabilities, and invalid ones as empty objects; if none can be read, tools."""
     if not isinstance(found, dict):
         return {"tools": {}}
     usable: Raw = {}

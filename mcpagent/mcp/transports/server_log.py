@@ -1,7 +1,7 @@
-"""Write one server's standard error to a file of bounded size.
+"""Write one server's standard error to a file of limited size.
 
-Lines are written to disk a few times a second, however fast they arrive, so that a flood costs little: lines that
-exceed the buffer between two writes are counted and dropped.
+Lines are written a few times a second, however fast they arrive. Lines that exceed the buffer between two writes are
+counted and dropped, so that a flood costs little.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_LOG_BYTES = 1024 * 1024
-"""A larger file is renamed to `NAME.log.1`, which it overwrites."""
+"""Maximum size of a log; a larger file is renamed to `NAME.log.1`, replacing an existing one."""
 
 _WRITE_SECONDS = 0.2
 _MAX_WAITING = 500
@@ -29,7 +29,7 @@ _LONGEST_LINE = 2_000
 
 
 def log_path(folder: Path, server: str) -> Path:
-    """Return the path of a server's log; any name gives a plain file name, distinct for each name."""
+    """Return the path of a server's log. Any server name gives a plain file name, which differs for each name."""
     plain = re.sub(r"[^a-z0-9_-]", "_", server.lower())[:60]
     if plain != server or not plain.strip("_-"):
         plain = f"{plain}-{hashlib.sha256(server.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
@@ -37,9 +37,9 @@ def log_path(folder: Path, server: str) -> Path:
 
 
 class ServerLog:
-    """Appends printable lines, each after the time (UTC), to a file that only its user can read.
+    """Appends printable lines with their time (UTC) to a file that only its user can read.
 
-    Several processes may write to the same file. A file that is not writable is no error: the lines are dropped.
+    Several processes may write to the same file. If it is not writable, the lines are dropped without an error.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_LOG_BYTES) -> None:
@@ -51,7 +51,7 @@ class ServerLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def output(self, data: bytes) -> None:
-        """Add output of the server, in pieces of any size; a line is logged once it is complete."""
+        """Add output of the server in chunks of any size; a line is logged when it is complete."""
         *lines, rest = bytes(self._rest + data).split(b"\n")
         self._rest = bytearray(rest[:_LONGEST_LINE])
         for line in lines[-_MAX_WAITING:]:
@@ -59,7 +59,7 @@ class ServerLog:
         self._left_out += max(0, len(lines) - _MAX_WAITING)
 
     def note(self, text: str) -> None:
-        """Append a remark of mcpagent, such as that the server was started."""
+        """Append a note by mcpagent, for example that the server was started."""
         self._add(f"--- {text}")
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class ServerLog:
 
 
 def append_bounded(path: Path, content: bytes, max_bytes: int = MAX_LOG_BYTES) -> None:
-    """Append to a file that only its user can read; rotate a full one to `NAME.1`. Raises `OSError`."""
+    """Append to a file that only its user can read; rename a full one to `NAME.1` first. Raises `OSError`."""
     make_private(path.parent)
     check_own(path)
     with contextlib.suppress(FileNotFoundError):

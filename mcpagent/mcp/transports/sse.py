@@ -1,4 +1,4 @@
-"""The older HTTP+SSE transport (protocol 2024-11-05): answers on one long GET, requests by POST."""
+"""The older HTTP+SSE transport (protocol 2024-11-05): answers arrive on one long GET, requests are sent by POST."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 class _Listened(httpx2.AsyncByteStream):
-    """The long stream, which reports each piece of it.
+    """The long stream, which reports each received part.
 
     The request that an event answers is unknown before the event is complete.
     """
@@ -211,7 +211,7 @@ async def _read_sse(
                 if event.event != "message" or not event.data:
                     continue
                 found = deque(await decoded(event.data.encode("utf-8", "replace")))
-                del event  # a large one would be kept until the next comes, and so would a large message
+                del event  # otherwise a large event or message would stay in memory until the next one arrives
                 while found:
                     await incoming.send(_item(found.popleft()))
 

@@ -1,7 +1,7 @@
-"""The pipe from which a server reads requests, and the requests that it certainly never read.
+"""The pipe from which a server reads requests, and the requests that it certainly did not read.
 
 When a process ends, the bytes that it did not read stay in the pipe, and Linux reports their number. So a request that
-the process never got can be sent to the next one, and a request that it may have read is never repeated.
+the process never received can be sent to the next process, and one that it may have received is never repeated.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _MOST_WRITTEN = 1 << 20
 
 
 class PosixStdin:
-    """A pipe without asyncio's: that one drops unwritten bytes, and closes before the read bytes can be counted.
+    """A pipe that does not use asyncio's: that one drops unwritten bytes, and closes before the read bytes can be
+    counted.
 
-    `child_end` is the file descriptor that the child is started with; `is_broken`: the other end is closed.
+    `child_end` is the file descriptor with which the child is started; `is_broken`: the other end is closed.
     """
 
     def __init__(self) -> None:
@@ -35,25 +36,25 @@ class PosixStdin:
         self._sent = 0
         self._written = 0
         self._requests: deque[tuple[int, RequestId]] = deque()
-        """Requests that may be unread, each with the stream position of its last byte."""
+        """Requests that may be unread, each with the position of its last byte in the stream."""
         self._drained = asyncio.Event()
         self._drained.set()
         self._taken_at_end: int | None = None
         self.is_broken = False
 
     def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:  # noqa: ARG002  (Stdin)
-        """Close our copy of the child's end, whether or not the child could be started."""
+        """Close the parent's copy of the child's end, whether or not the child could be started."""
         os.close(self.child_end)
 
     def send(self, line: bytes, request_id: RequestId | None) -> None:
-        """Write as much as the pipe accepts, and the rest as the server reads."""
+        """Write as much as the pipe accepts, and the rest when the server reads."""
         self._sent += len(line)
         if request_id is not None:
             if len(self._requests) >= _PRUNED_FROM:
                 self._forget_read()
             self._requests.append(
                 (self._sent - 1, request_id)
-            )  # without its line feed it is whole already
+            )  # without its line feed, the request is already complete
         if self.is_broken or self._taken_at_end is not None:
             return
         self._waiting.append(memoryview(line))
@@ -64,7 +65,7 @@ class PosixStdin:
                 asyncio.get_running_loop().add_writer(self._fd, self._push)
 
     async def drained(self) -> None:
-        """Wait until all sent bytes are in the pipe, or its reader is gone."""
+        """Wait until all sent bytes are in the pipe, or it has no reader any more."""
         await self._drained.wait()
 
     def _push(self) -> None:
@@ -90,7 +91,7 @@ class PosixStdin:
             self._drained.set()
 
     def has_read(self, request_id: RequestId | None) -> bool:
-        """Return whether the server may have read a request (None: any byte); False if it certainly has not."""
+        """Return whether the server may have read a request (None: any byte); False if it certainly did not."""
         taken = self._taken()
         if request_id is None:
             return taken > 0
@@ -103,7 +104,7 @@ class PosixStdin:
         return self._taken_at_end is None and _unread(self._fd) > 0
 
     def _taken(self) -> int:
-        """Return how many bytes may have been read: all that were sent, while a reader exists."""
+        """Return how many bytes may have been read: all sent bytes as long as the pipe has a reader."""
         if self._taken_at_end is not None:
             return self._taken_at_end
         if _has_no_reader(self._fd):
@@ -116,7 +117,7 @@ class PosixStdin:
             self._requests.popleft()
 
     def has_forked(self) -> None:
-        """Close the pipe in a fork, which would keep the server from seeing the end of its input."""
+        """Close the pipe in a forked process; otherwise the server would not see the end of its input."""
         if self._taken_at_end is None:
             self._taken_at_end = self._written
             with contextlib.suppress(OSError):
@@ -126,7 +127,7 @@ class PosixStdin:
         """Close the input of the child."""
         if self._taken_at_end is not None:
             return
-        # Whoever still reads gets all that is in the pipe, and then its end.
+        # A process that still reads gets everything in the pipe, and then the end of the input.
         if _has_no_reader(self._fd):
             self._taken_at_end = self._taken()
         else:
@@ -148,7 +149,9 @@ if sys.platform != "win32":
 
 
 class WindowsStdin:
-    """The same interface over asyncio's pipe, which reports no reads: every sent byte may have been read."""
+    """The same interface over asyncio's pipe. It does not report what was read, so every sent byte may have been
+    read.
+    """
 
     def __init__(self) -> None:
         self.child_end = asyncio.subprocess.PIPE
@@ -157,13 +160,13 @@ class WindowsStdin:
 
     @property
     def is_broken(self) -> bool:
-        """True if the other end is closed."""
+        """Return whether the other end is closed."""
         return self._transport is None or (
             self._transport.is_closing() and not self._is_closed
         )
 
     def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:
-        """Use the pipe of the running child; None if it could not be started."""
+        """Use the stdin pipe of the running child; `transport` is None if it could not be started."""
         if transport is None:
             pipe = None
         else:
@@ -174,12 +177,12 @@ class WindowsStdin:
             self._transport = None
 
     def send(self, line: bytes, request_id: RequestId | None) -> None:  # noqa: ARG002  (Stdin)
-        """Pass everything to asyncio, however much the pipe accepts."""
+        """Pass the line to asyncio, which buffers what the pipe does not accept."""
         if self._transport is not None:
             self._transport.write(line)
 
     async def drained(self) -> None:
-        """Return at once: asyncio holds the bytes that the pipe does not accept."""
+        """Do nothing: asyncio buffers the bytes that the pipe does not accept."""
 
     def has_read(self, request_id: RequestId | None) -> bool:  # noqa: ARG002  (Stdin)
         """Return True: any sent byte may have been read."""
@@ -201,7 +204,7 @@ Stdin: TypeAlias = PosixStdin | WindowsStdin
 
 
 def new_stdin() -> Stdin:
-    """Return a pipe for this system."""
+    """Return a new pipe for this operating system."""
     if sys.platform == "win32":
         return WindowsStdin()
     return PosixStdin()

@@ -1,4 +1,4 @@
-"""Run a local server as a child process: pipes, limits, and an end that leaves no process behind."""
+"""Run a local server as a child process: pipes, limits, and a shutdown that leaves no process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from mcpagent.utilities.text.secrets import without_secrets
 _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
 _LINES_AT_ONCE, _LINE_BYTES = 50, 2_000
-"""Lines that are decoded before other tasks run; a longer line counts as several."""
+"""Number of lines that are decoded before other tasks run; and the bytes from which a longer line counts as several."""
 
 _LAST_OUTPUT_SECONDS = 0.5
 _START_SECONDS = 2.0
@@ -70,9 +70,9 @@ _ENDING: set[asyncio.Future[None]] = set()
 
 
 async def _to_the_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the work to its end, even if the caller is cancelled; a second cancellation ends the waiting only.
+    """Run the work to its end, even if the caller is cancelled; a second cancellation ends only the waiting.
 
-    Work that is cancelled itself, as all work is at the end of an event loop, is repeated.
+    Work that is cancelled itself, as all work is when an event loop ends, is started again.
     """
     ending = asyncio.ensure_future(work())
     _ENDING.add(ending)
@@ -87,7 +87,7 @@ async def _to_the_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _made(making: Coroutine[Any, Any, Any]) -> None:
-    """Start a process with asyncio. At the end of an event loop, starting must be cancelled several times."""
+    """Start a process with asyncio. When an event loop ends, the start must be cancelled several times."""
     made = asyncio.ensure_future(making)
     try:
         await asyncio.shield(made)
@@ -100,7 +100,7 @@ async def _made(making: Coroutine[Any, Any, Any]) -> None:
 
 
 def _lines_in(line: Bytes | OversizedLine) -> int:
-    """Return how many short lines take as long to decode as this one."""
+    """Return the number of short lines that take as long to decode as this line."""
     if isinstance(line, OversizedLine):
         return 1
     return 1 + len(line) // _LINE_BYTES
@@ -108,7 +108,7 @@ def _lines_in(line: Bytes | OversizedLine) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """The end of a child. `code` is negative for a signal."""
+    """The exit of a child process. `code` is negative for a signal."""
 
     code: int
 
@@ -124,7 +124,7 @@ class ProcessEnd:
 
 
 class _Pipes(asyncio.SubprocessProtocol):
-    """Collects the child's output, and notes its end."""
+    """Collects the child's output, and records its exit."""
 
     def __init__(self, log: ServerLog | None) -> None:
         self._log = log
@@ -188,7 +188,7 @@ class _Pipes(asyncio.SubprocessProtocol):
 
 
 class _Stdout(asyncio.Protocol):
-    """Receives output directly: asyncio's own protocol delivers it one step of the event loop later."""
+    """Receives output directly; asyncio's own protocol would deliver it one step of the event loop later."""
 
     def __init__(self, pipes: _Pipes, before: asyncio.BaseProtocol) -> None:
         self._pipes = pipes
@@ -204,8 +204,8 @@ class _Stdout(asyncio.Protocol):
 class StdioTransport:
     """Runs a server's command and returns the SDK's message streams: an async context manager for one process.
 
-    Raises `ServerError` (phase "start") if the command cannot be run. `on_junk` receives each line that is no message.
-    `died` is the end of the process and `stderr_lines()` its last output; `log` stores all of it.
+    Raises `ServerError` (phase "start") if the command cannot run. `on_junk` receives each line that is not a message.
+    `died` is the exit of the process and `stderr_lines()` its last output; `log` stores all of it.
     """
 
     def __init__(
@@ -238,13 +238,13 @@ class StdioTransport:
         self.spawn_seconds = 0.0
         """Duration of the process start."""
         self.flood = ""
-        """The reason why reading has stopped, if the server wrote too much that is no message."""
+        """The reason why reading was stopped, if the server wrote too much output that is not MCP; else ""."""
         self.is_patient = True
-        """False: kill a server at once instead of waiting for it to exit."""
+        """If False, the server is killed at once; otherwise mcpagent waits for its exit first."""
 
     @property
     def died(self) -> ProcessEnd | None:
-        """The end of the process by itself; None if it is alive or was stopped by mcpagent."""
+        """The exit of the process by itself; None if it is running or mcpagent stopped it."""
         transport = self._pipes.transport
         if (
             not self._stopping
@@ -256,27 +256,30 @@ class StdioTransport:
 
     @property
     def pid(self) -> int | None:
-        """The PID of the server or its launcher; None before the start."""
+        """The PID of the server or of its launcher; None before the start."""
         if self._pipes.transport is None:
             return None
         return self._pipes.transport.get_pid()
 
     @property
     def is_silent(self) -> bool:
-        """True while the process has written nothing, neither to stdout nor to stderr."""
+        """Return whether the process has written nothing so far, neither to stdout nor to stderr."""
         return self._pipes.is_silent
 
     @property
     def has_unread(self) -> bool:
-        """True if requests are certainly still unread, as before a server has loaded its packages."""
+        """Return whether requests are certainly still unread, for instance because the server is loading its
+        packages.
+        """
         return self._stdin is not None and self._stdin.has_unread()
 
     def has_read(self, request_id: RequestId | None = None) -> bool:
-        """Return whether the server may have read a request, or any byte; False if it certainly has not."""
+        """Return whether the server may have read a request (None: any byte); False if it certainly did not."""
         return self._stdin is not None and self._stdin.has_read(request_id)
 
     def daemons(self) -> tuple[str, ...]:
-        """Return the commands of the daemons that a close would end: processes in other sessions than the server's.
+        """Return the commands of the background processes that closing would end: those in other sessions than the
+        server's.
 
         Call it in a thread.
         """
@@ -289,7 +292,7 @@ class StdioTransport:
         )
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
-        """Return the last lines of the server's standard error, printable."""
+        """Return the last lines of the server's standard error as printable text."""
         text = without_secrets(bytes(self._pipes.stderr).decode("utf-8", "replace"))
         lines = (safe_line(line) for line in text.splitlines())
         return tuple([line for line in lines if line][-limit:])
@@ -302,7 +305,7 @@ class StdioTransport:
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # asyncio would kill only the process, not its children. The cancelling code may not wait.
+            # asyncio would kill only the process, not its children. Code that cancels may not wait for the end of this.
             await _to_the_end(lambda: self._end_start(starting))
             raise
         except (OSError, ValueError) as error:
@@ -315,7 +318,7 @@ class StdioTransport:
         return self._messages(), self.send
 
     async def _spawn(self, launch: Launch) -> None:
-        """Start the process. Do not cancel it halfway: then the resources to close are unknown."""
+        """Start the process. Do not cancel this halfway, because it would be unknown what has to be closed."""
         self._stdin = new_stdin()
         mark = self._pipes.mark = self._guard.hold()
         self._before = allocated()
@@ -323,7 +326,7 @@ class StdioTransport:
         try:
             await asyncio.sleep(
                 0
-            )  # that may have started a process, and each takes some milliseconds of the loop
+            )  # a failed start may have left a process; in a thread, because the search takes some milliseconds
             wait_without_threads()
             await _made(
                 asyncio.get_running_loop().subprocess_exec(
@@ -338,7 +341,7 @@ class StdioTransport:
                 )
             )
         except asyncio.CancelledError:
-            # The event loop ends. asyncio knows of no process then, but there may be one.
+            # The event loop ends. asyncio then knows no process, but there may be one.
             await _to_the_end(lambda: asyncio.to_thread(end_marked, mark, self._before))
             raise
         finally:
@@ -394,21 +397,21 @@ class StdioTransport:
             if self._pipes.transport is not None:
                 self._pipes.transport.close()
                 await _to_the_end(self._leave_nothing)
-            await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
+            await asyncio.sleep(0)  # lets the callbacks of the pipes' `close` run
             self._note("stopped" if self._died is None else str(self._died))
 
     async def _leave_nothing(self) -> None:
-        """End all processes of a stopped server, unless it may leave some, and stop watching it."""
+        """End all processes of a stopped server, unless it may leave some; then stop watching it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._pipes.exited.wait()
-        # A daemon that left both its group and its parents is only known by its marker.
+        # A background process that left both its group and its parents is known only by its mark.
         if self._pipes.mark is not None and not self._may_leave_processes:
             await asyncio.to_thread(end_marked, self._pipes.mark, self._before)
         await self._watched_no_more()
 
     async def _messages(self) -> AsyncIterator[SessionMessage]:
-        """Yield the server's messages until its output ends; then the end of the process is known."""
+        """Yield the server's messages until its output ends; then its exit is known."""
         reader = MessageReader(self._config.max_message_bytes)
         pipes, useless, lines = self._pipes, 0, 0
         while True:
@@ -424,7 +427,7 @@ class StdioTransport:
                         lines = 0
                         await asyncio.sleep(0)
                     found = deque(self._told(await decoded(line)))
-                    del line  # a large one would be kept until the next comes, and so would a large message
+                    del line  # otherwise a large line or message would stay in memory until the next one arrives
                     while found:
                         useless = 0
                         yield found.popleft()
@@ -434,13 +437,14 @@ class StdioTransport:
                 ):
                     self._end_flood(useless)
                     return
-                if pipes.chunks:  # thousands of lines may complete no message
+                if pipes.chunks:  # thousands of lines may contain no complete message
                     await asyncio.sleep(0)
             if not pipes.stdout_open or not await self._has_more(reader):
                 break
         for message in self._told(reader.end()):
             yield message
-        # A closed stdout without an exit leaves nothing to wait for; an exit in progress has a code to report.
+        # If stdout is closed but the process runs, there is nothing to wait for; if it is exiting, its exit code is
+        # reported.
         await self._ended_soon()
 
     def _end_flood(self, size: int) -> None:
@@ -448,7 +452,7 @@ class StdioTransport:
         self.is_patient = False
 
     async def _has_more(self, reader: MessageReader) -> bool:
-        """Wait for output; return False once the process is gone and only a child holds the pipe."""
+        """Wait for output; return False if the process has ended and only a child of it holds the pipe."""
         pipes = self._pipes
         pipes.changed.clear()
         if pipes.chunks or self._own_answers or not pipes.stdout_open:
@@ -465,7 +469,7 @@ class StdioTransport:
 
     async def _changed_within(self, seconds: float | None) -> bool:
         try:
-            # Not `wait_for`, which in Python 3.11 loses a cancellation that comes together with the awaited result.
+            # Not `wait_for`: in Python 3.11, it loses a cancellation that arrives together with the awaited result.
             async with asyncio.timeout(seconds):
                 await self._pipes.changed.wait()
         except TimeoutError:
@@ -473,7 +477,7 @@ class StdioTransport:
         return True
 
     def _told(self, found: Iterable[Decoded]) -> Iterator[SessionMessage]:
-        """Yield the messages among the decoded lines; report junk at once."""
+        """Yield the messages among the decoded lines; report invalid output at once."""
         for message in found:
             if isinstance(message, InvalidOutput):
                 self._on_junk(message.text)
@@ -481,7 +485,7 @@ class StdioTransport:
                 yield SessionMessage(message)
 
     async def send(self, item: SessionMessage) -> None:
-        """Send one message. Raises `anyio.BrokenResourceError` if the reader is gone, and as `dumped` does."""
+        """Send one message. Raises `anyio.BrokenResourceError` if the reader is gone, and the errors of `dumped`."""
         message = item.message
         request_id = None
         if isinstance(message, JSONRPCRequest):
@@ -495,7 +499,7 @@ class StdioTransport:
             raise anyio.BrokenResourceError
 
     async def _ended_soon(self) -> None:
-        """Wait briefly for the end of the process and its last output."""
+        """Wait a short time for the exit of the process and its last output."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                 await self._pipes.exited.wait()
@@ -506,7 +510,7 @@ class StdioTransport:
             self._log.note(text)
 
     async def _stop(self) -> bool:
-        """Stop the process: close stdin, then TERM, then KILL; each step gets its share of the time.
+        """Stop the process: close stdin, then TERM, then KILL; each step has a share of the time.
 
         Returns whether it exited by itself.
         """
@@ -530,7 +534,7 @@ class StdioTransport:
         return False
 
     async def _exited_within(self, seconds: float) -> bool:
-        # Discard the output of a stopping server, or a full pipe would keep it from stopping.
+        # Discard the output of a stopping server, because a full pipe could prevent it from stopping.
         pipes = self._pipes
         deadline = asyncio.get_running_loop().time() + seconds
         while not pipes.exited.is_set():
@@ -546,7 +550,7 @@ class StdioTransport:
         return True
 
     def _kill_group(self, number: signal.Signals) -> None:
-        """Signal the server and every process it started; also after its own clean exit, for remaining ones."""
+        """Signal the server and all processes in its group, also after its own exit, for those that remain."""
         pid = self.pid
         if pid is None:
             return

@@ -1,7 +1,7 @@
-"""Write a history for Anthropic's Messages API, with discovered tools at their position.
+"""Write a history for Anthropic's Messages API, with discovered tools at the position of their discovery.
 
-Forms and placement: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool; withdrawals and new
-definitions are a beta, mid-conversation tool changes.
+Forms and placement: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool. Removing and
+redefining tools is a beta, "mid-conversation tool changes".
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PROVIDER = "anthropic"
 
 MAX_DEFERRED_TOOLS = 10_000
 MAX_DEFINITION_BYTES = 4_000_000
-"""Anthropic's documented limits of deferred tools."""
+"""Anthropic's documented limits on deferred tools."""
 
 _SEARCH_RESULT = "tool_search_tool_result"
 _SEARCH_TOOLS = {
@@ -76,9 +76,9 @@ _LONGEST_ID = 64
 
 
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
-    """Return a tool definition for the request.
+    """Return a tool definition as JSON for the request.
 
-    Parameters whose names Anthropic refuses are omitted: one would fail every request.
+    Parameters whose names Anthropic refuses are omitted: one of them would make every request fail.
     """
     schema = object_schema(tool.parameters)
     refused = [
@@ -95,12 +95,12 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class AnthropicHistory:
-    """The history of a request in alternating turns, with found tools in place.
+    """The history of a request in alternating turns, with discovered tools at their position.
 
     A discovered tool is a deferred definition at the end of `tools`, and a `tool_reference` in the result that found
-    it. The text of that result follows the results. Withdrawals and new definitions are system messages after the turn
-    if the model supports them, else only text in the result. With Anthropic's own search, all deferred tools are in the
-    request from the start, and its own results refer to them. The results of another provider's search are references
+    it; the text of that result comes after the results. Removed and redefined tools are system messages after the turn
+    if the model supports them, else text in the result. With Anthropic's own search, all deferred tools are in the
+    request from the start, and the search results refer to them. Results of another provider's search become references
     in the result of the next call.
     """
 
@@ -133,9 +133,9 @@ class AnthropicHistory:
         self._announced: dict[str, dict[str, Any]] = {}
 
     def tools(self) -> list[dict[str, Any]]:
-        """Return the definitions, to be written after the history.
+        """Return the definitions; call it after `write`.
 
-        Only tools that the history refers to, or that are searchable, are deferred.
+        Only tools that the history refers to, or that the provider can search, are deferred.
         """
         search = []
         if self.searched:
@@ -175,7 +175,7 @@ class AnthropicHistory:
                         name for part in message.parts for name in found_names(part)
                     )
                 in_answer = (*in_answer, *changes)
-            else:  # the results of its calls announce the tools that a search in the answer found
+            else:  # tools that a search inside the answer found are announced with the results of its calls
                 if in_answer:
                     first = next(
                         (result.call_id for result in message.tool_results), ""
@@ -201,7 +201,9 @@ class AnthropicHistory:
         return blocks
 
     def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
-        """Return a search's result without removed tools: Anthropic refuses a request that refers to one."""
+        """Return a search result without references to removed tools, because Anthropic refuses a request with such
+        references.
+        """
         if block.get("type") != _SEARCH_RESULT or not self._defined:
             return block
         content = block.get("content")
@@ -224,7 +226,9 @@ class AnthropicHistory:
             self._turns.append({"role": role, "content": blocks})
 
     def _announce(self) -> None:
-        """Add tool changes after a user's turn and before the model's, never between a call and its result."""
+        """Add the pending tool changes after a user's turn and before the model's, never between a call and its
+        result.
+        """
         if self._announced and self._turns:
             self._turns.append(
                 {"role": "system", "content": list(self._announced.values())}
@@ -253,7 +257,7 @@ class AnthropicHistory:
                     if named:
                         words += _words_beside(part)
                 case _:
-                    pass  # tool changes are not content; thinking and calls are never a user's
+                    pass  # tool changes are not content, and a user's message has no thinking or calls
         return blocks + words
 
     def _reference_result(
@@ -279,7 +283,9 @@ class AnthropicHistory:
         return block
 
     def _references(self, changes: Sequence[Change]) -> dict[str, list[str]]:
-        """Return the tools that each result refers to, by call ID; all other changes are announced after the turn."""
+        """Return the names of the tools that each result refers to, by call ID. Other changes are announced after the
+        turn.
+        """
         references: dict[str, list[str]] = {}
         if not self.by_reference:
             return references
@@ -316,14 +322,14 @@ class AnthropicHistory:
             self._withdrawn.discard(name)
             if (
                 name in self._announced
-            ):  # withdrawn and added again before the model saw either
+            ):  # removed and added again before the model saw either
                 del self._announced[name]
             else:
                 self._announced[name] = _tool_change("tool_addition", name)
 
 
 def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
-    """Return the limit of Anthropic that these written definitions exceed; "" if they exceed none."""
+    """Return the limit of Anthropic that these definitions exceed, in a few words; "" if they exceed none."""
     if len(deferred) > MAX_DEFERRED_TOOLS:
         return f"anthropic: {len(deferred):,} deferred tools are over its limit of {MAX_DEFERRED_TOOLS:,}"
     megabytes, limit = (
@@ -336,7 +342,7 @@ def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
 
 
 def _is_search(part: Part) -> bool:
-    """Return whether the part is a search on Anthropic's side, or its result."""
+    """Return whether the part is a search by Anthropic, or its result."""
     if not isinstance(part, ProviderBlock):
         return False
     return part.data.get("type") == _SEARCH_RESULT or str(
@@ -345,7 +351,7 @@ def _is_search(part: Part) -> bool:
 
 
 def found_names(part: Part) -> list[str]:
-    """Return the tools that a result of Anthropic's own search refers to."""
+    """Return the names of the tools that a result of Anthropic's own search refers to."""
     if not isinstance(part, ProviderBlock) or part.data.get("type") != _SEARCH_RESULT:
         return []
     return _referred(part.data.get("content"))
@@ -371,7 +377,9 @@ def _name_in(reference: object) -> str:
 
 
 def search_events(message: Message, *, known: int) -> list[Event]:
-    """Return events for searches on Anthropic's side, and for their errors, which come inside successful answers."""
+    """Return the events for Anthropic's own searches in an answer, including their errors, which come inside successful
+    answers.
+    """
     events: list[Event] = []
     query = ""
     for part in message.parts:
@@ -397,7 +405,7 @@ def search_events(message: Message, *, known: int) -> list[Event]:
 
 
 def _tool_change(kind: str, name: str) -> dict[str, Any]:
-    """Return a tool change: its reference has the key `name` in system messages, but `tool_name` in results."""
+    """Return a tool change. Its reference uses the key `name` in system messages, but `tool_name` in results."""
     return {"type": kind, "tool": {"type": "tool_reference", "name": name}}
 
 
@@ -409,9 +417,9 @@ def _tool_definition(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
-    """Return the content of a result that also carries references, as separate blocks.
+    """Return the content of a result that also has references, as separate blocks.
 
-    Anthropic is only known to accept results that contain only references.
+    Anthropic documents references only in results that contain nothing else.
     """
     return written_parts(
         headed(result, f"{sendable_name(result.name)}:", " "), "text", _file
@@ -419,7 +427,7 @@ def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
 
 
 def _file(part: FilePart) -> dict[str, Any] | None:
-    """Return an image or document block; recordings have no block."""
+    """Return an image or document block; None for a recording, which the API does not accept."""
     match part:
         case Image():
             source = {

@@ -1,9 +1,9 @@
 """Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages), always streamed.
 
-Caching: one breakpoint at the end of what never changes (the system prompt, else the last tool) and Anthropic's
-automatic one at the end of the request, so no earlier byte of a conversation is ever written differently. Bedrock and
-Vertex have no automatic one: the last block is marked there. Only after a turn with very many blocks one more is set,
-where the request before ended.
+Caching uses two breakpoints: one at the end of the constant part (the system prompt, else the last tool), and
+Anthropic's automatic one at the end of the request. So earlier bytes of a conversation never change. Bedrock and Vertex
+have no automatic breakpoint: there, the last block is marked. After a turn with very many blocks, a further breakpoint
+is set at the end of the previous request.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ from mcpagent.values.messages import (
 )
 
 MAX_CONTINUATIONS = 5
-"""How often mcpagent continues a turn that Anthropic paused (`pause_turn`, long searches at Anthropic)."""
+"""Maximum number of continuations of a turn that Anthropic paused (`pause_turn`, for long searches)."""
 
 LEAST_ROOM = 1024
-"""Minimum number of tokens for the answer; a conversation that leaves less is too long."""
+"""Minimum number of tokens for the answer; if the window has less room, the conversation is too long."""
 
 _TOO_LONG_AN_ANSWER = re.compile(r"max_tokens: [0-9]{1,9} > ([0-9]{1,9})\b")
 _NO_ROOM = re.compile(
@@ -72,13 +72,15 @@ _NO_ROOM = re.compile(
 )
 
 LOOKBACK_BLOCKS = 18
-"""Anthropic looks for a cached prefix at most 20 blocks before a breakpoint; the answer and a note need some room."""
+"""Maximum number of blocks added without a further breakpoint. Anthropic looks for a cached prefix at most 20 blocks
+before a breakpoint; the answer and a note need some of these.
+"""
 
 CHANGES_BY_REFERENCE_BETA = "mid-conversation-tool-changes-2026-07-01"
 CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
 
 _NOT_OF_THE_BLOCK = ("type", "estimated_tokens")
-"""Fields that describe a delta, not its block; Anthropic refuses a block that contains them."""
+"""Fields of a delta that do not belong to its block; Anthropic refuses a block that contains them."""
 
 _FIELDS = {
     "text_delta": "text",
@@ -86,7 +88,7 @@ _FIELDS = {
     "signature_delta": "signature",
     "input_json_delta": "partial_json",
 }
-"""The text that each kind of delta adds to its block."""
+"""Kind of delta -> the field of its block that it extends."""
 
 _KNOWN_DELTAS = frozenset({"citations_delta", "compaction_delta"})
 _KNOWN_BLOCKS = frozenset(
@@ -101,19 +103,20 @@ _KNOWN_BLOCKS = frozenset(
 )
 
 CONTAINER_SECONDS = 30 * 24 * 3600.0
-"""How long after its expiry time Anthropic may restore a container."""
+"""Time after its expiry within which Anthropic may restore a container."""
 
 _REFUSES_REFERENCES = re.compile(
     r"invalid beta flag|for the `?anthropic-beta`? header"
     r"|(?:defer_loading|tool_reference).{0,80}(?:not permitted|does not match)"
 )
-"""Errors of clouds that refuse deferred tools: because of the beta header (anthropics/claude-code#49370) or the field.
+"""Matches errors of clouds that refuse deferred tools, because of the beta header (anthropics/claude-code#49370) or the
+field.
 """
 
 _FILTERED = ("web_search_2026", "web_fetch_2026")
 
 _GOES_ON = ("pause_turn", "compaction")
-"""Stop reasons after which the client must send the turn again so that Anthropic continues it."""
+"""Stop reasons after which the client must send the turn again, so that Anthropic continues it."""
 
 _STOPS: dict[str, ResponseStop] = {
     "max_tokens": "length",
@@ -131,9 +134,10 @@ def request_body(
     *,
     has_field: bool = True,
 ) -> dict[str, Any]:
-    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix.
+    """Return the body of a request without its settings. With `tool_choice` "none" it still has the tools, so the
+    cached prefix stays.
 
-    `has_field`: whether the server knows `cache_control` as a field of the body; else the last block is marked.
+    `has_field`: the server accepts `cache_control` as a field of the body; otherwise the last block is marked.
     """
     if request.settings.cache_ttl == "1h":
         cached = {"type": "ephemeral", "ttl": "1h"}
@@ -163,7 +167,7 @@ def request_body(
 
 
 def _mark_end(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
-    """Mark the last block of the last user turn, as Anthropic itself does for the field of the body."""
+    """Mark the last block of the last user turn for caching, as Anthropic does itself for the field of the body."""
     asked = next(
         (
             turn
@@ -177,7 +181,7 @@ def _mark_end(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> 
 
 
 def without_markers(value: Any) -> Any:
-    """Return a body without any cache marker, for a server that takes none."""
+    """Return a body without cache markers, for a server that accepts none."""
     if isinstance(value, list):
         return [without_markers(one) for one in value]
     if isinstance(value, dict):
@@ -189,9 +193,10 @@ def without_markers(value: Any) -> Any:
 
 
 def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
-    """Mark the end of the previous request if more blocks were added since than Anthropic looks back over.
+    """Mark the end of the previous request for caching, if more blocks were added since than Anthropic looks back.
 
-    Without it a turn with many parallel calls would lose the cached conversation. The marker itself is not cached.
+    Otherwise a turn with many parallel calls would lose the cached conversation. The marker itself is not part of the
+    cached content.
     """
     places = range(len(messages) - 2, -1, -1)
     before = next(
@@ -207,8 +212,8 @@ def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -
 
 
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the beta headers that a body needs, for tools changed by system messages and for servers that Anthropic
-    calls.
+    """Return the beta headers that a body needs: for tool changes in system messages, and for MCP servers that
+    Anthropic calls.
     """
     blocks = [
         block
@@ -226,7 +231,7 @@ def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _has_deferred(body: Mapping[str, Any]) -> bool:
-    """Return whether tools of the body are loaded later, or searched by the provider."""
+    """Return whether the body has deferred tools, or a search tool of the provider."""
     for tool in body.get("tools", ()):
         is_search = str(tool.get("type")).startswith("tool_search_tool")
         if is_search or tool.get("defer_loading"):
@@ -237,8 +242,10 @@ def _has_deferred(body: Mapping[str, Any]) -> bool:
 def read_message(
     answer: Mapping[str, Any], *, history: Sequence[Message] = ()
 ) -> ModelResponse:
-    """A whole Messages answer. Raises `ReportedError` if it is an error. `history` is what came before: ids of calls
-    stay distinct."""
+    """Return a complete Messages answer as a response. Raises `ReportedError` if it is an error.
+
+    `history` has the earlier messages, so that the IDs of calls stay distinct.
+    """
     if answer.get("type") == "error" or (
         answer.get("error") and "content" not in answer
     ):
@@ -260,14 +267,16 @@ def read_message(
 
 
 def _container(told: object) -> list[Part]:
-    """Return the container in which the provider ran code for the answer, if there is one."""
+    """Return the container in which the provider ran code for the answer, as a part, or []."""
     if not isinstance(told, Mapping) or not isinstance(told.get("id"), str):
         return []
     return [Container(told["id"], str(told.get("expires_at") or ""))]
 
 
 def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | None:
-    """Convert a block of an answer; None if it is empty. `cut_off`: the answer ended within it, maybe in a call."""
+    """Convert a block of an answer to a part; None if it is empty. `cut_off`: the answer ended inside it, perhaps
+    inside a call.
+    """
     match block:
         case {"type": "text", "text": str(text)}:
             rest = without(block, ("type", "text"))
@@ -279,7 +288,9 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
             if not isinstance(name, str):
                 name = ""
             rest = without(block, ("type", "id", "name", "input"))
-            if name == CALL_TOOL.name:  # keep the wire form of a proxied call
+            if (
+                name == CALL_TOOL.name
+            ):  # store the original form of a call through `call_tool`
                 rest = without(block, ("type", "id"))
             call_id, arguments = str(block.get("id") or ""), block.get("input")
             return read_call(
@@ -297,10 +308,8 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
-    """Return the usage. Anthropic's `input_tokens` exclude tokens read from and written to the cache; mcpagent's
-    include them.
-
-    Anthropic's `input_tokens` exclude tokens read from and written to the cache; ours include them.
+    """Return the usage. In Anthropic's `input_tokens`, tokens read from and written to the cache are not included; in
+    mcpagent's they are.
     """
     usage = answer.get("usage")
     read, written = (
@@ -318,11 +327,11 @@ def read_usage(answer: Mapping[str, Any]) -> Usage:
 
 
 class MessageStream:
-    """Assemble a stream's events into the answer of a request without streaming.
+    """Assembles a stream's events into the same answer as without streaming.
 
     Events as in https://platform.claude.com/docs/en/build-with-claude/streaming. A delta's fields are added to the
-    block's fields of the same name, so unknown kinds of content survive too. Unknown deltas of known blocks are in
-    `unknown_deltas` of the answer.
+    fields of the same name in its block, so unknown kinds of content are preserved. Unknown deltas of known blocks are
+    in `unknown_deltas` of the answer.
     """
 
     def __init__(self) -> None:
@@ -336,7 +345,7 @@ class MessageStream:
         self.done = False
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Process one event; return the delta to show."""
+        """Process one event; return the delta to show, or None."""
         match event.get("type"):
             case "message_start":
                 self._message = dict(event["message"])
@@ -369,9 +378,9 @@ class MessageStream:
         return None
 
     def _is_known(self, event: Mapping[str, Any]) -> bool:
-        """True if the delta can be added to its block.
+        """Return whether the delta can be added to its block.
 
-        A block of a known type with unknown fields would be rejected.
+        Anthropic would refuse a block of a known type with unknown fields.
         """
         block, delta = self._blocks.get(event.get("index", -1)), event.get("delta")
         if (
@@ -395,7 +404,7 @@ class MessageStream:
                 ).append(value)
             elif (
                 delta["type"] == "compaction_delta"
-            ):  # each one is the whole content so far
+            ):  # each such delta has the whole content so far
                 block[name] = value
             elif isinstance(value, str):
                 self._texts.setdefault((index, name), []).append(value)
@@ -414,7 +423,9 @@ class MessageStream:
                 return None
 
     def _ran(self, index: int) -> Delta | None:
-        """Return the event for a complete block of a provider tool: the start of a call, or its result."""
+        """Return the event for a complete block of a provider tool: the start of a call, or its result; None for other
+        blocks.
+        """
         block = self._blocks.get(index, {})
         written = "".join(self._texts.get((index, "partial_json"), ()))
         call = asked_in({**block, "input": parse_object(written)} if written else block)
@@ -427,13 +438,13 @@ class MessageStream:
         return None
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer as without streaming. Raises `AnswerError` if the stream ended early."""
+        """Return the same answer as without streaming. Raises `AnswerError` if the stream ended early."""
         if not self.done or not self._message:
             raise AnswerError("the stream ended early", "cut")
         for (index, name), pieces in self._texts.items():
             text = "".join(pieces)
             if name == "partial_json":
-                if text:  # a block that starts with its whole input may be followed by an empty delta
+                if text:  # a block that starts with its complete input may be followed by an empty delta
                     parsed = parse_object(text)
                     if parsed is None:
                         self._blocks[index]["input"] = text
@@ -456,7 +467,7 @@ class MessageStream:
 class AnthropicModel(HttpModel):
     """A Claude model, by default with the key in ANTHROPIC_API_KEY.
 
-    `betas` go into the `anthropic-beta` header, in addition to those that a request needs. The rest is in `Connection`.
+    `betas` are added to the `anthropic-beta` header. For the other arguments, see `Connection`.
     """
 
     path = "/v1/messages"
@@ -476,20 +487,20 @@ class AnthropicModel(HttpModel):
         **connection: Unpack[Connection],
     ) -> None:
         url = connection.get("base_url")
-        if url:  # the SDK adds /v1 itself
+        if url:  # the SDK itself adds /v1
             connection["base_url"] = url.rstrip("/").removesuffix("/v1")
         super().__init__(provider, model_name, "ANTHROPIC_API_KEY", **connection)
         self.betas = tuple(betas)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a Messages request."""
+        """Return the JSON of a Messages request."""
         learned = self.server()
         has_field = self.endpoint.caching == "field" and learned.flag("cache_field")
         body = request_body(request, self.model_name, self.able, has_field=has_field)
         return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
-        """Return the maximum output of the model, or the rest of its window, as Anthropic reported it, if it did."""
+        """Return the maximum output, or the rest of the window, if Anthropic's error message states it; else None."""
         if found := _TOO_LONG_AN_ANSWER.search(failure.message):
             return int(found[1])
         if found := _NO_ROOM.search(failure.message):
@@ -503,13 +514,13 @@ class AnthropicModel(HttpModel):
         return read_message(answer, history=request.messages)
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """Return why the model's search cannot be used: too many or too large tools, or no search; "" if it can."""
+        """Return why Anthropic cannot search these tools: too many, too large, or no search; "" if it can."""
         if not self.able.searches:
             return super().search_problem(strategy, deferred)
         return limit_problem([write_tool(tool) for tool in deferred])
 
     def sdk(self) -> ProviderSdk:
-        """Anthropic's."""
+        """Return the parts of Anthropic's SDK that are used."""
         import anthropic
 
         stream, header = (
@@ -531,7 +542,7 @@ class AnthropicModel(HttpModel):
         return {}
 
     def address_for(self, body: Mapping[str, Any]) -> str:
-        """Return the path with `beta=true` if there are betas, which the clients of clouds look for."""
+        """Return the path, with `beta=true` if the request has beta headers, which the clients of clouds look for."""
         if self._betas_for(body):
             return f"{self.path}?beta=true"
         return self.path
@@ -545,7 +556,11 @@ class AnthropicModel(HttpModel):
     def continued(
         self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any] | None:
-        """Yield the body with the paused turn at its end, at most `MAX_CONTINUATIONS` times."""
+        """Return the body with a paused turn at its end, so that Anthropic continues it; None if the answer is
+        complete.
+
+        At most `MAX_CONTINUATIONS` times.
+        """
         last = answers[-1]
         if last.get("stop_reason") not in _GOES_ON or len(answers) > MAX_CONTINUATIONS:
             return None
@@ -559,13 +574,13 @@ class AnthropicModel(HttpModel):
         )
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body as Anthropic's validation demands it."""
+        """Return the body in a form that passes Anthropic's validation."""
         return wellformed_messages(body)
 
     def write_beside(
         self, body: dict[str, Any], run: WrittenTools, request: ModelRequest
     ) -> dict[str, Any]:
-        """Write the container of earlier code runs too, while it exists."""
+        """Return the body with the provider tools, and with the container of earlier code runs if it still exists."""
         body = super().write_beside(body, run, request)
         found = self._container_of(request)
         if found is not None:
@@ -573,7 +588,9 @@ class AnthropicModel(HttpModel):
         return body
 
     def _container_of(self, request: ModelRequest) -> Container | None:
-        """The last one of the conversation at this address, unless it was refused or is past its end for sure."""
+        """Return the last container of the conversation at this address; None if it was refused or has certainly
+        expired.
+        """
         found = last_container(request.messages, self.origin)
         if (
             found is None
@@ -584,7 +601,9 @@ class AnthropicModel(HttpModel):
         return found
 
     def _seconds_past(self, container: Container) -> float:
-        """Return the seconds since a container's reported end; below 0 while it is alive, 0 if the time is invalid."""
+        """Return the seconds since a container's reported expiry; negative if it has not expired, 0 if the time is
+        invalid.
+        """
         try:
             end = datetime.fromisoformat(container.expires_at)
         except ValueError:
@@ -595,10 +614,10 @@ class AnthropicModel(HttpModel):
         )
 
     def learns(self, failure: Failure, way: RequestVariant) -> bool:
-        """Also learn that the model accepts no references to found tools, and that a container has expired, so that the
-        request gets a new one.
+        """Also learn that the model accepts no references to found tools, or that a container has expired.
 
-        After the reported time, Anthropic restores it for 30 days; if it cannot, it answers 500.
+        The next request then gets a new container. After its reported expiry, Anthropic restores a container for 30
+        days; if it cannot, it returns status 500.
         """
         if self.able.discovery == "references" and _REFUSES_REFERENCES.search(
             failure.message
@@ -616,7 +635,9 @@ class AnthropicModel(HttpModel):
         return super().learns(failure, way)
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
-        """Code costs nothing together with tools that are filtered by code."""
+        """Return whether the price is known. Code runs cost nothing together with tools whose results the code
+        filters.
+        """
         filtered = any(
             str(tool.get("type")).startswith(_FILTERED)
             for tool in body.get("tools", ())

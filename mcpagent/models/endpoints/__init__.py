@@ -1,1 +1,1 @@
-"""The capabilities of an address and of the model behind it, as one value from one place."""
+"""The features and limits of a model at an address, as one value from one place."""

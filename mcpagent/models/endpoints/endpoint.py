@@ -1,8 +1,8 @@
-"""`Endpoint`: the features of an address and the model behind it, as one value.
+"""`Endpoint`: the features and limits of a model at an address, as one value.
 
-It combines the rows of `profiles.py` (settings of models and servers), of `capabilities.py` (tools that are found in
-the middle of a conversation), of the generated table (`model_table.json`) and of the table of prices. Nothing else
-decides by a model's name or a provider's prefix.
+It combines rows of `profiles.py` (settings of models and servers), of `capabilities.py` (tools that are found during a
+conversation), of the generated table (`model_table.json`) and of the price table. No other code decides by a model's
+name or a provider's prefix.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from mcpagent.models.profiles import (
 from mcpagent.values.messages import Origin, WireProtocol
 
 MOST_MARKERS = 4
-"""Anthropic docs, prompt caching: up to four blocks of a request may be marked."""
+"""Maximum number of blocks of a request that may be marked for caching (Anthropic docs, prompt caching)."""
 
 _MAX_TOOLS_OF_ONES_OWN = 32
-"""Most tools for a small model: llama3.2:3b chooses no right one beyond that (github.com/redhat-et/llama-stack-on-ocp).
+"""Maximum number of tools for a small model on the user's own server: with more, llama3.2:3b no longer chooses the
+right one (github.com/redhat-et/llama-stack-on-ocp).
 """
 
 _WINDOW_OF_ONES_OWN: Mapping[str, int] = {
@@ -44,11 +45,12 @@ _WINDOW_OF_ONES_OWN: Mapping[str, int] = {
     "lmstudio": 4096,
     "llamacpp": 4096,
 }
-"""The context windows that these servers configure on a usual machine (docs.ollama.com/context-length: below 24 GiB of
-VRAM), regardless of the model. Ollama silently truncates a longer request. vLLM uses the model's own window."""
+"""The default context windows of these servers on a usual machine (docs.ollama.com/context-length: below 24 GiB of
+VRAM), regardless of the model. Ollama silently truncates a longer request. vLLM uses the model's own window.
+"""
 
 _FAMILIES: tuple[tuple[str, int, str], ...] = (
-    # pattern of the model's name, context window, source; these rows take precedence over the generated table
+    # pattern of the model's name, context window, source; these rows override the generated table
     (
         r"gemini-(2\.[05]|3(\.\d+)?)-(pro|flash|flash-lite)(-preview.*|-latest|-\d+)?",
         1_048_576,
@@ -76,7 +78,7 @@ _FAMILIES: tuple[tuple[str, int, str], ...] = (
 )
 
 _HOSTED: Mapping[str, str] = {
-    # a provider's prefix, and the host in the generated table that serves models of other makers
+    # a provider's prefix, and the host in the generated table that serves the same models
     "groq": "groq",
     "together": "together",
     "fireworks": "fireworks",
@@ -88,14 +90,15 @@ _HOSTED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The features and limits of an address and a model family.
+    """The features and limits of a model at an address.
 
-    `caching` is the kind of prompt caching, with at most `most_markers` marked blocks. `can` is how found tools are
-    written. `input_tokens` is the most that a request may hold, `window_tokens` counts the answer too and
-    `output_tokens` is the largest answer; None if unknown. `accepts` names inputs other than text: "image", "pdf",
-    "audio"; pictures are tried with a model that no table lists. `profile` has thinking, efforts and sampling, `server`
-    the fields, the dialect and the number of tools. `structured` is True if the model obeys a schema of its answer,
-    None if that is unknown.
+    - `caching`: the kind of prompt caching, with at most `most_markers` marked blocks.
+    - `can`: how requests contain found tools.
+    - `input_tokens`: the maximum size of a request; `window_tokens` includes the answer, `output_tokens` is the largest
+      answer. None if unknown.
+    - `accepts`: inputs other than text: "image", "pdf", "audio". With a model that no table lists, images are tried.
+    - `profile`: thinking, efforts and sampling; `server`: the server's fields, dialect and limits.
+    - `structured`: True if the model obeys an output schema, None if unknown.
     """
 
     origin: Origin
@@ -115,7 +118,7 @@ class Endpoint:
 
     @property
     def input_tokens(self) -> int | None:
-        """The maximum input in tokens, by its row and the generated table, else by the table of prices, which loads
+        """The maximum input in tokens, by the model's row and the generated table; else by the price table, which loads
         slowly.
         """
         if self.listed_tokens or self.origin.provider in OWN_SERVERS:
@@ -135,7 +138,7 @@ class Endpoint:
 
 @lru_cache(maxsize=256)
 def endpoint_of(to: Origin) -> Endpoint:
-    """Return the known facts about a model at its address."""
+    """Return the known features and limits of a model at an address."""
     model, profile, server = identity_of(to.model), profile_of(to), server_of(to)
     caching, can = caching_of(to), capabilities_of(to)
     listed = (
@@ -171,16 +174,16 @@ def endpoint_of(to: Origin) -> Endpoint:
 
 
 _FILES_IN_CHAT = frozenset({"openai-chat", "openrouter", "azure", "litellm", "portkey"})
-"""Servers of Chat Completions that document `file` parts with a PDF."""
+"""Providers of Chat Completions that document `file` parts with a PDF."""
 
 _AUDIO_IN_CHAT = frozenset(
     {"openai-chat", "openrouter", "azure", "gemini", "litellm", "portkey"}
 )
-"""Servers of Chat Completions that document `input_audio` parts."""
+"""Providers of Chat Completions that document `input_audio` parts."""
 
 
 def _accepted(to: Origin, listed: ListedSizes) -> frozenset[str]:
-    """Return the inputs that the model accepts and the protocol can hold at this server."""
+    """Return the inputs that the model accepts and that this server's protocol can transport."""
     if not listed.source:
         return frozenset({"image"})
     held = {"image"}
@@ -192,7 +195,7 @@ def _accepted(to: Origin, listed: ListedSizes) -> frozenset[str]:
 
 
 def _listed_tokens(model: ModelIdentity, listed: ListedSizes) -> int | None:
-    """Return the context window from the family's row, else from the generated table."""
+    """Return the context window from the family's row, else from the generated table; None if unknown."""
     for looks, window, _ in _FAMILIES:
         if re.fullmatch(looks, model.name):
             return window
@@ -209,7 +212,7 @@ def _priced(to: Origin) -> int | None:
 def context_window(
     provider: str, model_name: str, protocol: WireProtocol = "chat"
 ) -> int | None:
-    """Return how many tokens a named model takes at its provider's own address; None for one's own servers."""
+    """Return the maximum input tokens of a model at its provider's own address; None for the user's own servers."""
     if provider in OWN_SERVERS:
         return None
     return endpoint_of(Origin(provider, protocol, model=model_name)).input_tokens

@@ -1,7 +1,7 @@
-"""`Learned`: the refusals and reports of a model at an address, with the evidence and a date.
+"""`Learned`: facts about a model at an address that its failures and reports revealed, with evidence and date.
 
-One small file for each model at an address is shared by all processes of a user. A fact is forgotten after a day, and
-at once if the request that heeds it is refused all the same.
+All processes of a user share one small file for each model at an address. A fact expires after a day, and at once if a
+request that follows it fails all the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _GROUPS = ("field", "tool", "output", "input")
 
 @dataclass(frozen=True, slots=True)
 class LearnedFact:
-    """A learned fact: `what`, its `value`, the text of the failure and the time, in seconds since 1970."""
+    """A learned fact: the topic `what`, its `value`, the text of the failure, and the time in seconds since 1970."""
 
     what: str
     value: FactValue
@@ -60,34 +60,37 @@ class LearnedFact:
 class Learned:
     """The facts about a model at an address, by topic.
 
-    Flags are False once they were refused: "takes_tools" of requests, "constrains" (`response_format` is obeyed),
-    "takes_schemas" unchanged, "demands" (a call may be demanded), "cache_field", "cache_markers", "references" to found
-    tools, "no_tools" with a history that calls some. Sizes are "window_tokens", "parameters", and the characters of a
-    tool's "description". "limit_field" is the field of the longest answer, "history_form" the dialect that a history
-    needs. "field:NAME" has the setting whose field was refused, "tool:NAME" why a provider's tool is omitted,
-    "output:SCHEMA" that a form of answers was refused, "input:KIND" that a kind of file was.
+    - Flags are False after a refusal: "takes_tools"; "constrains" (`response_format` is obeyed); "takes_schemas"
+      unchanged; "demands" (a call may be required); "cache_field"; "cache_markers"; "references" to found tools;
+      "no_tools" with a history that has calls.
+    - Sizes: "window_tokens", "parameters", and "description", the characters of a tool's description.
+    - "limit_field": the field for the maximum output. "history_form": the dialect that a history needs.
+    - "field:NAME": the setting whose field was refused. "tool:NAME": why a provider tool is omitted. "output:SCHEMA": a
+      mode of structured output that was refused. "input:KIND": a kind of file that was refused.
     """
 
     facts: Mapping[str, LearnedFact] = field(default_factory=dict[str, LearnedFact])
 
     @property
     def takes_tools(self) -> bool:
-        """True if requests may contain tools."""
+        """Return whether requests may contain tools."""
         return self.flag("takes_tools")
 
     @property
     def constrains(self) -> bool:
-        """True if the server obeys `response_format`."""
+        """Return whether the server obeys `response_format`."""
         return self.flag("constrains")
 
     @property
     def takes_schemas(self) -> bool:
-        """True if the server accepts tools' schemas unchanged, false if only loosened ones (`loose_schemas.py`)."""
+        """Return whether the server accepts tools' schemas unchanged, not only simplified ones (`loose_schemas.py`)."""
         return self.flag("takes_schemas")
 
     @property
     def window_tokens(self) -> int | None:
-        """The most tokens that the model takes, as the server or a failure reported it."""
+        """The maximum number of tokens that the model accepts, as the server or a failure reported it; None if
+        unknown.
+        """
         return self._size("window_tokens")
 
     @property
@@ -97,21 +100,21 @@ class Learned:
 
     @property
     def description(self) -> int | None:
-        """The longest description of a tool, in characters; None if none was refused."""
+        """The maximum length of a tool's description in characters; None if none was refused."""
         return self._size("description")
 
     def flag(self, what: str) -> bool:
-        """Return False if this was refused, else True."""
+        """Return False if the feature `what` was refused, else True."""
         return what not in self.facts or bool(self.facts[what].value)
 
     def text(self, what: str) -> str:
-        """Return the text that was learned, "" if none was."""
+        """Return the learned text on this topic, or ""."""
         if what in self.facts:
             return str(self.facts[what].value)
         return ""
 
     def group(self, name: str) -> dict[str, str]:
-        """Return the values of a group of facts, such as "field", by what follows the colon."""
+        """Return the values of a group of facts such as "field", by the part of the topic after the colon."""
         start = f"{name}:"
         return {
             what.removeprefix(start): str(one.value)
@@ -126,18 +129,18 @@ class Learned:
         return None
 
     def with_facts(self, facts: Iterable[LearnedFact]) -> Learned:
-        """Return the known facts with these added; a newer one replaces an older one."""
+        """Return the facts with new ones added; a new fact replaces an older one on the same topic."""
         return Learned({**self.facts, **{one.what: one for one in facts}})
 
     def without(self, whats: Iterable[str]) -> Learned:
-        """Return the other facts."""
+        """Return the facts without these topics."""
         forgotten = set(whats)
         return Learned(
             {what: one for what, one in self.facts.items() if what not in forgotten}
         )
 
     def current(self, now: float, max_age_seconds: float = MAX_AGE_SECONDS) -> Learned:
-        """Return the facts that are not too old, and not from the future."""
+        """Return the facts that have not expired and whose date is not in the future."""
         fresh = {
             what: one
             for what, one in self.facts.items()
@@ -159,7 +162,7 @@ def learned_of(now: float | None = None, **values: FactValue | None) -> Learned:
 
 
 class LearnedStore:
-    """A small file in `folder` for each model at an address. An old or broken file counts as missing."""
+    """A small file in `folder` for each model at an address. An expired or invalid file counts as missing."""
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class LearnedStore:
         self.now = now
 
     def load(self, base_url: str, model: str) -> Learned | None:
-        """Return the stored facts about a model at an address that are still valid, or None."""
+        """Return the stored facts about a model at an address that have not expired, or None."""
         try:
             data = json.loads(read_own(self._path(base_url, model)))
             listed = []
@@ -189,7 +192,7 @@ class LearnedStore:
         return None
 
     def save(self, base_url: str, model: str, learned: Learned) -> None:
-        """Keep the facts. A folder that cannot be written costs the next process one more request, never an answer."""
+        """Store the facts. If the folder is not writable, the next process only needs one more request."""
         listed = [
             {
                 "what": one.what,
@@ -219,7 +222,7 @@ def _fact(one: Mapping[str, Any]) -> LearnedFact:
 
 
 def _is_usable(one: LearnedFact) -> bool:
-    """Return whether the fact has a known kind and type, because any program may have written the file."""
+    """Return whether the fact has a known topic and the right type, because any program may have written the file."""
     if one.what in _FLAGS:
         return isinstance(one.value, bool)
     if one.what in _SIZES:

@@ -17,7 +17,9 @@ from mcpagent.models.failures_and_retries import Failure
 
 @dataclass(slots=True)
 class Ledger:
-    """The facts about `model` at `base_url`, by default in memory alone; `store` shares them with other processes."""
+    """The facts about `model` at `base_url`, in memory; `store` shares them with other processes (None: it does
+    not).
+    """
 
     base_url: str
     model: str
@@ -27,7 +29,7 @@ class Ledger:
     _untried: set[str] = field(default_factory=set[str])
 
     def current(self) -> Learned:
-        """Return the facts, which may stem from an earlier process; they expire after a day."""
+        """Return the current facts, some of which may come from an earlier process; they expire after a day."""
         if self._facts is None:
             self._facts = self._stored() or Learned()
         self._facts = self._facts.current(self.now())
@@ -36,8 +38,8 @@ class Ledger:
     def learn(self, failure: Failure | None, found: dict[str, FactValue]) -> None:
         """Record facts, with the failure as their evidence.
 
-        A fact of a failure is stored for other processes once a request that heeds it succeeds (`confirm`), and is
-        forgotten if that fails too (`forget_untried`).
+        Facts from a failure are stored for other processes when a request that follows them succeeds (`confirm`), and
+        forgotten if that request fails too (`forget_untried`).
         """
         evidence = ""
         if failure is not None:
@@ -53,13 +55,15 @@ class Ledger:
             self._untried.update(found)
 
     def confirm(self) -> None:
-        """Store the facts that the failures before this answer revealed."""
+        """Store the facts from the failures before a successful answer."""
         if self._untried:
             self._untried.clear()
             self._save()
 
     def forget_untried(self) -> None:
-        """Forget what failures taught if heeding it did not help: they were about something else."""
+        """Forget the facts from recent failures, because following them did not help: the failures had another
+        reason.
+        """
         if self._untried:
             self._facts = self.current().without(self._untried)
             self._untried.clear()

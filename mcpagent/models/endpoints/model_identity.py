@@ -1,4 +1,4 @@
-"""Model names taken apart: the one place that reads a maker, a family and a version out of a name.
+"""Parse model names: the one place that reads a maker, a family and a version from a name.
 
 The same model has many names: `claude-sonnet-4-5-20250929`, `anthropic/claude-sonnet-4.5` at a gateway,
 `us.anthropic.claude-sonnet-4-5-20250929-v1:0` and ARNs of inference profiles at Bedrock, `claude-sonnet-4-5@20250929`
@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 Version: TypeAlias = tuple[int, int]
 
 OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
-"""Prefixes of servers that run on the user's own machine."""
+"""Provider prefixes of servers that run on the user's own machine."""
 
 _OLLAMA_CLOUD = (":cloud", "-cloud")
-"""Ends of the names of models that a local Ollama passes on to ollama.com (https://docs.ollama.com/cloud)."""
+"""Suffixes of models that a local Ollama forwards to ollama.com (https://docs.ollama.com/cloud)."""
 
 
 def is_ollama_cloud(provider: str, model: str, base_url: str = "") -> bool:
-    """Return whether ollama.com answers: through a local Ollama, or at its own address."""
+    """Return whether ollama.com runs the model: through a local Ollama, or at its own address."""
     if provider != "ollama":
         return False
     host = urlsplit(base_url).hostname or ""
@@ -33,10 +33,10 @@ def is_ollama_cloud(provider: str, model: str, base_url: str = "") -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
-    """Which model a name means.
+    """The model that a name means.
 
-    `maker` made it, "" if the name does not say. `name` is its own name without a path, a region or a fine-tuning;
-    `undated` also lacks the date of a snapshot. `family` and `version` are those of Claude ("sonnet", (4, 5)) and GPT
+    `maker` is "" if the name does not show it. `name` is the model's own name without path, region or fine-tuning;
+    `undated` also lacks the date of a snapshot. `family` and `version` are set for Claude ("sonnet", (4, 5)) and GPT
     ("gpt", "gpt-nano", "gpt-4o").
     """
 
@@ -60,7 +60,7 @@ _BEDROCK = re.compile(
 _BEDROCK_VERSION = re.compile(r"-v\d+$")
 
 _MAKERS: tuple[tuple[re.Pattern[str], str], ...] = (
-    # how a name begins; the first that fits counts
+    # the beginning of a name; the first match counts
     (re.compile(r"claude"), "anthropic"),
     (re.compile(r"gpt|chatgpt|o[1-9](?:-|$)|codex"), "openai"),
     (re.compile(r"gemini|gemma|learnlm"), "google"),
@@ -82,7 +82,7 @@ _MAKERS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 @lru_cache(maxsize=512)
 def identity_of(model_name: str) -> ModelIdentity:
-    """Return the model that a name means, however an address writes it."""
+    """Return the model that a name means, in any provider's spelling."""
     name = _own_name(model_name)
     if claude := claude_version(name):
         return ModelIdentity("anthropic", name, undated(name), *claude)
@@ -105,12 +105,12 @@ def _own_name(model_name: str) -> str:
 
 
 def undated(name: str) -> str:
-    """Return the name without the date of a snapshot: a model and its snapshots are the same model."""
+    """Return the name without the date of a snapshot; a model and its snapshots count as the same."""
     return _DATE.sub("", name)
 
 
 def claude_version(model_name: str) -> tuple[str, Version] | None:
-    """Return family and version of a Claude, with any text around its name; None for another model."""
+    """Return family and version if the name contains that of a Claude model, else None."""
     name = model_name.lower().replace(".", "-")
     found = _CLAUDE.search(name) or _OLDER_CLAUDE.search(name)
     if found is None:

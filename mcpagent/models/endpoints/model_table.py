@@ -1,6 +1,6 @@
-"""The generated table of models: windows, largest answers, inputs and efforts, with the source and date of each row.
+"""The generated table of models: windows, maximum outputs, inputs and efforts, with the source and date of each row.
 
-`.ci/model_table` writes `model_table.json`. It is read at the first look-up of a model.
+`.ci/model_table` writes `model_table.json`, which is read when a model is first looked up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TABLE = Path(__file__).with_name("model_table.json")
 
 @dataclass(frozen=True, slots=True)
 class ListedSizes:
-    """A row of the table. `input_tokens` is the most that a request may hold, `window_tokens` includes the answer."""
+    """A row of the table. `input_tokens` is the maximum size of a request; `window_tokens` includes the answer."""
 
     input_tokens: int | None = None
     window_tokens: int | None = None
@@ -37,14 +37,14 @@ def _table() -> Mapping[str, Any]:
 
 
 def generated_on() -> str:
-    """Return the date of the table, as YYYY-MM-DD."""
+    """Return the date of the table as YYYY-MM-DD."""
     return str(_table()["generated"])
 
 
 def listed_sizes(
     host: str, model_name: str, model: ModelIdentity
 ) -> ListedSizes | None:
-    """Return the row of a model: of the host that serves it, else of its maker; None if neither lists it."""
+    """Return the row of a model: from its host, else from its maker; None if neither lists it."""
     tables = _table()["models"]
     at_host = tables.get(host, {})
     of_maker = tables.get(model.maker, {})

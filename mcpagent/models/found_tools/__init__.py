@@ -1,1 +1,1 @@
-"""Ways to call tools that a conversation found after it began."""
+"""The ways in which a model can call tools that were found after the conversation began."""

@@ -1,4 +1,4 @@
-"""Describe how an endpoint receives found tools, and the cost that decides it."""
+"""Describe how requests to an endpoint contain found tools, and the cost that decides it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from mcpagent.models.capabilities import Discovery
 def words_for_discovery(
     discovery: Discovery, tokens: int, cached_share: float | None
 ) -> str:
-    """Return how found tools are written, in one line.
+    """Return how requests contain found tools and why, in one line for a person.
 
     Args:
-        discovery: The way of the endpoint.
+        discovery: The way in which the endpoint receives found tools.
         tokens: The size of the last request.
         cached_share: The price of a cached token as a share of an uncached one; None if unknown.
     """

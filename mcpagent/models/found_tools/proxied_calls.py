@@ -1,7 +1,7 @@
-"""Call found tools through one request tool, and describe them at their position in the history.
+"""Call found tools through one proxy tool, `call_tool`, and describe them at their position in the history.
 
-A request's `tools` precede everything else, so an additional tool costs the cached prefix of a whole conversation,
-unless the format can announce found tools. This module keeps the prefix for other formats.
+A request's `tools` precede everything else, so an additional tool invalidates the cached prefix of the whole
+conversation, unless the API can announce found tools. This module preserves the prefix for other APIs.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ CALL_TOOL = ToolDefinition(
 
 
 NATIVE_BATCHES = 2
-"""With "batches": how many searches may add tools to `tools`. Each of them invalidates the provider's cache."""
+"""With "batches": number of searches whose tools are added to `tools`. Each of them invalidates the provider's
+cache.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The part that `call_tool` has in one request.
+    """The role of `call_tool` in one request.
 
-    `names` are the found tools that are called through it. `is_offered`: whether it is one of the tools. `in_words`:
-    whether found tools may be described in the history.
+    `names` are the found tools that are called through it. `is_offered`: the request has `call_tool` as a tool.
+    `in_words`: found tools may be described in the history.
     """
 
     names: frozenset[str] = frozenset()
@@ -55,14 +57,14 @@ class Proxy:
     in_words: bool = False
 
     def native(self, plan: ToolPlan) -> list[ToolDefinition]:
-        """Return the tools that are written as tools: those from the start, and the first found ones."""
+        """Return the tools for the request's `tools`: those from the start, and the first found ones."""
         found = [tool for name, tool in plan.found.items() if name not in self.names]
         if self.is_offered:
             return [*plan.eager, *found, CALL_TOOL]
         return [*plan.eager, *found]
 
     def notes(self, change: Change) -> list[str]:
-        """Return notes about the tools that `call_tool` can call from here on, and about changed ones."""
+        """Return notes about tools that `call_tool` can call from here on, and about changed ones."""
         new = [
             f"Call it as call_tool(tool_name, arguments): {as_text(tool)}"
             for tool in change.new
@@ -72,10 +74,11 @@ class Proxy:
 
 
 def proxy_of(plan: ToolPlan, can: Capabilities) -> Proxy:
-    """Return which found tools are called through `call_tool`: only in conversations with search tools.
+    """Return which found tools are called through `call_tool`: none in conversations without search tools.
 
-    With "batches", the tools of the first searches are written into `tools`, where models call them best, while a
-    conversation is short. `call_tool` joins them with the last of these batches, so that it costs no cache by itself.
+    With "batches", the tools of the first searches are added to `tools`, where models call them best, while a
+    conversation is short. `call_tool` is added with the last of these batches, so that it does not invalidate the cache
+    by itself.
     """
     if not any(tool.name in SEARCH_NAMES for tool in plan.eager):
         return Proxy()
@@ -93,10 +96,10 @@ def proxy_of(plan: ToolPlan, can: Capabilities) -> Proxy:
 def through_call_tool(
     call: ToolCall, sent: object = None
 ) -> tuple[str, dict[str, Any]]:
-    """Return the name and arguments of a call of a found tool.
+    """Return the call of a found tool as a call of `call_tool`: name and arguments.
 
-    A call that was `sent` with other arguments was made natively, by the same model before tools were proxied, and
-    stays unchanged.
+    `sent` are the arguments that the model sent. If they are not those of `call_tool`, the model made a native call
+    before tools were proxied, and the call stays unchanged.
     """
     if isinstance(sent, str) and '"tool_name"' not in sent:
         return call.name, call.arguments
@@ -104,7 +107,9 @@ def through_call_tool(
 
 
 def unproxied(response: ModelResponse) -> ModelResponse:
-    """Return the answer with calls through `call_tool` as calls of the tools; they keep their sent form."""
+    """Return the answer with calls of `call_tool` as calls of the tools themselves. The original form is stored with
+    them.
+    """
     parts = tuple(
         _unwrapped(part) if isinstance(part, ToolCall) else part
         for part in response.message.parts

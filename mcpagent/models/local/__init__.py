@@ -1,1 +1,3 @@
-"""Support for models on self-hosted servers: calls as text, prompted calls, and discovered server traits."""
+"""Support for models on self-hosted servers: calls written as text, prompted calls, and properties learned from the
+server.
+"""

@@ -1,4 +1,4 @@
-"""Query a server on this computer for its models: Ollama, llama.cpp, LM Studio and vLLM all list them."""
+"""Ask a model server on this computer for its models: Ollama, llama.cpp, LM Studio and vLLM can all list them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _HERE = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model of a server, with its window in tokens and its number of parameters if the server reports them."""
+    """A model on a server; its window in tokens and its number of parameters are None unless the server reports
+    them.
+    """
 
     name: str
     window_tokens: int | None = None
@@ -37,7 +39,7 @@ def is_here(base_url: str) -> bool:
 
 
 def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
-    """Return the models that a local model server lists; None if the address is remote or gives no valid response."""
+    """Return the models that a local server lists; None if the address is remote or its response is not valid."""
     if not is_here(base_url):
         return None
     try:
@@ -54,7 +56,7 @@ def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
 
 
 def sizes_at(provider: str, base_url: str, name: str) -> dict[str, int]:
-    """Return "window_tokens" and "parameters" of a model, as far as its server reports them."""
+    """Return "window_tokens" and "parameters" of a model, if its server reports them."""
     listed = listed_models(base_url) or ()
     found: dict[str, int | None] = {}
     for model in listed:
@@ -70,7 +72,9 @@ def sizes_at(provider: str, base_url: str, name: str) -> dict[str, int]:
 
 
 def parameters_at_ollama(base_url: str, name: str) -> int | None:
-    """Return the number of parameters from Ollama's own list; its list in OpenAI's format omits them."""
+    """Return the number of parameters from Ollama's own list, since its list in OpenAI's format omits them; None if
+    unknown.
+    """
     if not is_here(base_url):
         return None
     try:
@@ -86,7 +90,7 @@ def parameters_at_ollama(base_url: str, name: str) -> int | None:
 
 
 def _got(base_url: str, path: str) -> Any:
-    """Return the JSON at a path of a local model server. Raises one of `_NO_ANSWER` without a valid response."""
+    """Return the JSON at a path of a local server. Raises one of `_NO_ANSWER` if there is no valid response."""
     parts = urlsplit(base_url)
     kind = (
         http.client.HTTPSConnection
@@ -100,7 +104,7 @@ def _got(base_url: str, path: str) -> Any:
         answer, said = connection.getresponse(), b""
         while len(said) < MAX_LIST_BYTES and (part := answer.read1(MAX_LIST_BYTES)):
             said += part
-            if time.monotonic() > until:  # each part arrived in time, but not the whole
+            if time.monotonic() > until:  # each part arrived in time, but not all parts
                 raise TimeoutError
         return json.loads(said)
     finally:
@@ -108,7 +112,7 @@ def _got(base_url: str, path: str) -> Any:
 
 
 def _window(listed: Mapping[str, Any]) -> int | None:
-    """Return the window as vLLM (`max_model_len`) and llama.cpp (`meta.n_ctx`) report it."""
+    """Return the window as reported by vLLM (`max_model_len`) or llama.cpp (`meta.n_ctx`); None if it is missing."""
     return _number(listed.get("max_model_len") or _meta(listed).get("n_ctx"))
 
 

@@ -1,7 +1,7 @@
-"""Loosen tool schemas for servers that compile them to a grammar, and refuse a request with an unsupported one.
+r"""Simplify tool schemas for servers that compile them to a grammar and refuse a request with an unsupported schema.
 
-llama.cpp accepts a `pattern` only from `^` to `$` and without classes such as `\\d`, and refuses large repetitions.
-Unsupported keywords are dropped: arguments are checked against the original schema anyway.
+llama.cpp accepts a `pattern` only from `^` to `$` and without classes such as `\d`, and refuses large repetitions.
+Unsupported keywords are omitted: arguments are validated against the original schema anyway.
 """
 
 from __future__ import annotations
@@ -55,22 +55,24 @@ _LEFT_OUT = frozenset(
 _TAKEN_PATTERN = re.compile(r"\^(?:[^\\$^]|\\[^A-Za-z0-9])*\$")
 
 OmittedParts: TypeAlias = Callable[[str, Any], bool]
-"""Callback that returns whether a schema's keyword with this value is omitted."""
+"""Callback that returns whether to omit a schema's keyword with this value."""
 
 
 def beyond_grammars(keyword: str, value: Any) -> bool:  # noqa: ARG001
-    """Return whether at least one server's grammar does not support the keyword."""
+    """Return whether the grammar of some server does not support the keyword."""
     return keyword in _LEFT_OUT
 
 
 def beyond_llamacpp(keyword: str, value: Any) -> bool:
-    """Return whether llama.cpp does not support a `pattern`: not from `^` to `$`, or with unknown classes or groups."""
+    """Return whether llama.cpp does not support this `pattern`: not from `^` to `$`, or with unknown classes or
+    groups.
+    """
     is_pattern = keyword == "pattern" and isinstance(value, str)
     return is_pattern and (not _TAKEN_PATTERN.fullmatch(value) or "(?" in value)
 
 
 def refuses_schemas(message: str) -> bool:
-    """Return whether an error's text reports that a schema could not be compiled to a grammar."""
+    """Return whether an error's text reports that a schema cannot be compiled to a grammar."""
     return any(words in message.lower() for words in _REFUSED)
 
 
@@ -85,7 +87,9 @@ def loose_schema(schema: Any, left_out: OmittedParts = beyond_grammars) -> Any:
 def with_loose_schemas(
     body: Mapping[str, Any], left_out: OmittedParts = beyond_grammars
 ) -> dict[str, Any]:
-    """Return a request of any of the three protocols with loose schemas of its tools and its output format."""
+    """Return a request body of any of the three protocols with simplified schemas of its tools and its output
+    format.
+    """
     made = dict(body)
     if isinstance(body.get("tools"), list):
         made["tools"] = [_loose_tool(tool, left_out) for tool in body["tools"]]

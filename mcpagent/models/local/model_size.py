@@ -1,7 +1,7 @@
 """Decide which models are small, and define their defaults.
 
-A small model receives the tools that its question finds, calls shown tools without loading them first, and reads a
-short prompt. With the usual defaults it answers with calls written as text, or searches without end.
+A small model receives the tools that match its prompt, can call shown tools without loading them first, and reads a
+short system prompt. With the defaults of large models, it would write calls as text, or search endlessly.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import re
 from mcpagent.models.model_settings import ModelSettings
 
 SMALL_WINDOW = 8192
-"""A model with at most this context window in tokens is small, regardless of its parameters."""
+"""Maximum context window in tokens of a small model, regardless of its parameters."""
 
 SMALL_PARAMETERS = 9e9
-"""A model with at most this many parameters is small: 8B, and models that are called 8B."""
+"""Maximum number of parameters of a small model. Models called 8B have up to 9 billion."""
 
 SMALL = ModelSettings(temperature=0.1, max_output_tokens=1024)
-"""The settings of small models: a low temperature, so that names and types are correct; and a limit of output tokens
-for an answer that would not end."""
+"""Default settings of small models: a low temperature, for correct names and types, and a limit on output, since some
+answers would not end.
+"""
 
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d{1,2})?)(b|m)(?![a-z0-9])")
 _UNITS = {"b": 1e9, "m": 1e6}

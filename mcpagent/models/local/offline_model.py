@@ -14,9 +14,9 @@ from mcpagent.values.messages import Message, Usage
 class OfflineModel:
     """A rule-based model that needs no key and no network, and states this once in a conversation.
 
-    It actually searches, adds and calls tools. Without being asked, it runs only tools marked as read-only (`read_only`
-    True); for others, it states the call that it would make. The same request gives the same answer; `now` is read only
-    for words such as "tomorrow". `Usage` counts characters / 4, because nothing is billed.
+    It really searches, adds and calls tools. Without an explicit request, it calls only tools marked as read-only
+    (`read_only` True); for others, it describes the call that it would make. The same request gives the same answer;
+    `now` is used only for words such as "tomorrow". `Usage` counts characters / 4, because nothing is billed.
     """
 
     name = "offline:rules"
@@ -28,15 +28,16 @@ class OfflineModel:
         command: str = "",
         missing: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`command`: how the user calls a tool by hand, if not with `mcpagent tools call`.
+        """Create the model. `command`: the command with which the user calls a tool, if it is not `mcpagent tools
+        call`.
 
-        `missing` returns a line for each server whose tools are missing, with the reason and what helps.
+        `missing` returns a line for each server whose tools are not available, with the reason and the fix.
         """
         self._now, self._command, self._missing = now, command, missing
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """Return the next answer or calls, by rules alone; raises nothing."""
-        # A chat is at its prompt before the rules are loaded.
+        """Return the next answer or calls, by rules alone. Never raises an error."""
+        # Import the rules here, so that a chat shows its prompt before they are loaded.
         from mcpagent.offline.turn import CALL_COMMAND, answer
 
         command = self._command or CALL_COMMAND

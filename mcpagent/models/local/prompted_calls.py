@@ -1,6 +1,6 @@
 """Tool calls for models whose server supports no tools: described in the prompt, answered as JSON with a schema.
 
-A request is converted to one without tools, and its answer back to a call; the stored history is the same as elsewhere.
+A request is converted to one without tools, and its answer back to a call; the stored history has ordinary calls.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NO_TOOLS = (
     "tools param requires --jinja",
     "no endpoints found that support tool use",
 )
-"""Errors of Ollama, vLLM, llama.cpp and OpenRouter for a model, or a server's configuration, that accepts no tools."""
+"""Errors of Ollama, vLLM, llama.cpp and OpenRouter if a model, or a server's configuration, accepts no tools."""
 
 
 def takes_no_tools(message: str) -> bool:
@@ -65,7 +65,7 @@ def takes_no_tools(message: str) -> bool:
 def prompted_way(
     request: ModelRequest, emit: Emit, *, constrained: bool
 ) -> RequestVariant:
-    """Return the request in the form of `prompted`; of the JSON answer, only its text is shown, once complete."""
+    """Return the request in the form of `prompted`. Of the JSON answer, only its text is emitted, once complete."""
 
     def listen(event: Event) -> None:
         if not isinstance(event, TextDelta):
@@ -83,7 +83,7 @@ def prompted_way(
 
 
 def is_constrained(request: ModelRequest) -> bool:
-    """Return whether the request, as `prompted` wrote it, constrains the answer."""
+    """Return whether the request, as written by `prompted`, has a schema for the answer."""
     match request.settings.extra.get("response_format"):
         case {"json_schema": {"name": name}}:
             return bool(name == _FORMAT)
@@ -92,9 +92,9 @@ def is_constrained(request: ModelRequest) -> bool:
 
 
 def prompted(request: ModelRequest, *, constrained: bool) -> ModelRequest:
-    """Return the same request without tools; `constrained` adds the schema of the possible answers.
+    """Return the same request without tools; with `constrained`, it has a schema of the possible answers.
 
-    Tools found later are described at that position of the history, so that no earlier byte changes.
+    Tools found later are described at their position in the history, so that earlier bytes do not change.
     """
     plan = plan_tools(request)
     system = "\n\n".join(
@@ -128,13 +128,13 @@ def _described(tools: Sequence[ToolDefinition], output: OutputFormat | None) -> 
 def answer_format(
     tools: Sequence[ToolDefinition], output: OutputFormat | None = None
 ) -> dict[str, Any]:
-    """Return the `response_format` for a call of one of these tools, or an answer: text, or `output`'s format."""
+    """Return the `response_format` for a call of one of these tools, or for an answer: text, or `output`'s format."""
     forms = [
         _form({"tool": {"const": tool.name}, "arguments": _arguments(tool)})
         for tool in tools
     ]
     words: dict[str, Any] = {"type": "string"}
-    if output is not None:  # the schema gets another root here
+    if output is not None:  # inside this format, references would point to another root
         if '"$ref"' in json_text(output.schema):
             words = {"type": "object"}
         else:
@@ -153,7 +153,9 @@ def _form(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(tool: ToolDefinition) -> dict[str, Any]:
-    """Return the tool's schema, unless it refers to its own root, which is another one in here."""
+    """Return the tool's schema; an object with any properties if the schema has references, which would point to
+    another root.
+    """
     schema = object_schema(tool.parameters)
     if '"$ref"' in json_text(schema):
         return {"type": "object"}
@@ -183,7 +185,9 @@ def _plain(message: Message, changes: Sequence[Change]) -> Message:
     for part in noted.parts:
         if isinstance(part, ToolResult):
             listed += headed(part, f"Result of {sendable_name(part.name)}:", "\n")
-        elif not isinstance(part, ToolsChanged):  # tool changes are text by now
+        elif not isinstance(
+            part, ToolsChanged
+        ):  # tool changes have already been converted to text
             listed.append(part)
     return Message("user", tuple(listed))
 
@@ -193,7 +197,7 @@ def _as_words(call: ToolCall) -> Text:
 
 
 def read_prompted(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Convert a JSON answer to a call or text; an answer that is neither, or was cut off, stays unchanged."""
+    """Convert a JSON answer to a call or text. An answer that is neither, or was cut off, stays unchanged."""
     message = response.message
     if response.stop != "end":
         return response
@@ -214,7 +218,7 @@ def read_prompted(response: ModelResponse, request: ModelRequest) -> ModelRespon
             )
         case {"tool": str(name), "arguments": dict(arguments), **rest} if not rest:
             if request.tool_choice == "none" or not name.strip():
-                return response  # a call of a tool that is not offered is answered as any such call
+                return response  # calls of tools that are not offered are handled later, like any others
             call = ToolCall(f"call_{len(request.messages)}_0", name, arguments)
             return replace(
                 response,

@@ -1,9 +1,9 @@
 """Read tool calls that a local model writes as text because its server does not parse them.
 
 The known forms are those that model families are trained on (`textual_forms.py`). They are parsed strictly: the answer
-must consist only of calls with complete arguments (after text, if the form has its own markers). A call of a tool that
-is not offered counts, too; such calls are handled like all others. Anything else stays text: nothing is guessed,
-completed, or run if it was cut off.
+must consist only of calls with complete arguments (text may precede them if the form has its own markers). Calls of
+tools that are not offered are included. Anything else stays text: no call is guessed, completed, or run if it was cut
+off.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _LONGEST_MARK = max(map(len, _MARKS))
 def read_textual_calls(
     response: ModelResponse, request: ModelRequest, *, of_any_tool: bool = True
 ) -> ModelResponse:
-    """Return the response with calls in the place of the text that held them, if the text is exactly that.
+    """Return the response with calls in place of its text, if the text consists of calls.
 
-    `of_any_tool`: calls of tools that are not offered count too. Where calls come as such, a text that looks like one
-    is more likely the JSON that was asked for.
+    `of_any_tool`: include calls of tools that are not offered. It is False for servers that parse calls themselves,
+    where a text that looks like a call is more likely requested JSON.
     """
     message = response.message
     if message.tool_calls or response.stop != "end" or request.tool_choice == "none":
@@ -73,7 +73,7 @@ _NAMED = re.compile(r'"name"\s*:\s*"([^"\n]{1,128})"|<function=([\w.-]{1,128})')
 
 
 def unreadable_call(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """Return the response with its unreadable call as a malformed call, so that its result reports the mistake."""
+    """Return the response with its unreadable call as a malformed call, so that the model receives an error result."""
     text = response.message.text
     found = _NAMED.search(text[:_LONGEST_ANSWER])
     named = ""
@@ -91,7 +91,9 @@ def unreadable_call(response: ModelResponse, request: ModelRequest) -> ModelResp
 
 
 def _calls_elsewhere(text: str, request: ModelRequest) -> tuple[str, list[Call]]:
-    """Return text and calls in an exact form, if at least one call is for a tool that is not offered."""
+    """Return the text and the calls in it if they have an exact form and one of them is for a tool that is not
+    offered.
+    """
     words, calls = calls_in(
         text, _AnyTool({tool.name: tool.parameters for tool in request.tools})
     )
@@ -99,14 +101,14 @@ def _calls_elsewhere(text: str, request: ModelRequest) -> tuple[str, list[Call]]
         "properties" in arguments and arguments.get("type") == "object"
         for _, arguments in calls
     )
-    # a quoted definition looks like a call
+    # a tool definition in the text looks like a call
     if are_schemas:
         return text, []
     return words, calls
 
 
 class _AnyProperty(Mapping[str, Any]):
-    """A schema for any property, without constraints."""
+    """A mapping that has an unconstrained schema for any property."""
 
     def __getitem__(self, key: str) -> Any:
         return {}
@@ -125,7 +127,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 class _AnyTool(Mapping[str, Mapping[str, Any]]):
     """A mapping of tool names to parameter schemas that has an entry for every valid name.
 
-    A tool that is not offered has a schema that allows any arguments.
+    The schema for a tool that is not offered allows any arguments.
     """
 
     def __init__(self, offered: Schemas) -> None:
@@ -144,7 +146,7 @@ class _AnyTool(Mapping[str, Mapping[str, Any]]):
 
 
 def textual_way(request: ModelRequest, emit: Emit) -> RequestVariant:
-    """Return the unchanged request form; text that may be a call is shown only if it turns out to be text."""
+    """Return the request unchanged; text that may be a call is emitted only when it is certain that it is none."""
     held = HeldBackText(emit, [tool.name for tool in request.tools])
 
     def understand(response: ModelResponse) -> ModelResponse:
@@ -156,7 +158,9 @@ def textual_way(request: ModelRequest, emit: Emit) -> RequestVariant:
 
 
 def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
-    """Return the words before the calls, and the calls: name and arguments. No calls if anything is not exact."""
+    """Return the text before the calls, and the calls: name and arguments. There are no calls unless the text has an
+    exact form.
+    """
     text = without_end_tokens(text)
     if len(text) > _LONGEST_ANSWER:
         return text, []
@@ -170,14 +174,16 @@ def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
 
 
 def _words(before: str) -> str:
-    """Return the text before the calls, without thoughts that gpt-oss's server let through."""
+    """Return the text before the calls; "" if it is reasoning that gpt-oss's server failed to remove."""
     if "<|channel|>analysis" in before:
         return ""
     return before.strip()
 
 
 def _whole(text: str, tools: Schemas) -> list[Call] | None:
-    """Read an answer that is only one JSON call, or a list of calls in JSON or Python, possibly fenced."""
+    """Read an answer that is only a JSON call, or a list of calls in JSON or Python, perhaps fenced. None for any other
+    text.
+    """
     if (
         text.startswith(_FENCE)
         and text.endswith(_FENCE)
@@ -187,7 +193,7 @@ def _whole(text: str, tools: Schemas) -> list[Call] | None:
             text.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
         )
     if text.startswith("{{") and text.endswith("}}") and strict_json(text) is None:
-        text = text[1:-1].strip()  # a template's braces, taken for JSON's
+        text = text[1:-1].strip()  # braces from a chat template around the JSON
     if not text.startswith(("{", "[")):
         return _applied(text, tools)
     value = strict_json(text)
@@ -205,7 +211,9 @@ _CLOSED = re.compile(r"\s*\)\s*;?,?")
 
 
 def _applied(text: str, tools: Schemas) -> list[Call] | None:
-    """Read calls of offered tools such as `f({"a": 1})`, whose only argument is an object with all arguments."""
+    """Read calls of offered tools such as `f({"a": 1})`, whose only argument is an object with all arguments; else
+    None.
+    """
     calls: list[Call] = []
     place = 0
     while place < len(text):
@@ -231,7 +239,7 @@ def _applied(text: str, tools: Schemas) -> list[Call] | None:
 
 
 def _listed(text: str, tools: Schemas) -> list[Call] | None:
-    """Return a list of calls in Python, which without marks must be of offered tools."""
+    """Return a list of calls in Python. Since it has no markers, only calls of offered tools count."""
     known = {name: tools[name] for name in tools}
     if text.startswith("["):
         return pythonic(text, known)
@@ -239,13 +247,15 @@ def _listed(text: str, tools: Schemas) -> list[Call] | None:
 
 
 def _in_lines(text: str, tools: Schemas) -> list[Call] | None:
-    """Read calls in JSON, one per line."""
+    """Read calls in JSON, one on each line; None for any other text."""
     lines = [line for line in text.splitlines() if line.strip()]
     return calls_of([strict_json(line) for line in lines], tools)
 
 
 def may_be_all_call(start: str, names: Iterable[str] = ()) -> bool:
-    """True if an answer with this start may still consist of calls and nothing else; `names` are offered tools."""
+    """Return whether an answer that starts like this may still consist of calls alone; `names` are the offered
+    tools.
+    """
     start = start[:_LONGEST_START].lstrip()
     openings = [f"{name}(" for name in names]
     if start and any(
@@ -262,7 +272,7 @@ def may_be_all_call(start: str, names: Iterable[str] = ()) -> bool:
         return True
     if in_list != json_start and (
         in_list[0].isalpha() or in_list[0] == "_"
-    ):  # a list of calls in Python
+    ):  # may become a list of calls in Python
         return in_list.partition("(")[0].isidentifier()
     key = in_list.removeprefix("{").lstrip().removeprefix("{").lstrip()
     return in_list.startswith("{") and any(
@@ -271,7 +281,9 @@ def may_be_all_call(start: str, names: Iterable[str] = ()) -> bool:
 
 
 def mark_in(text: str) -> int:
-    """Return the index at which a call's marker begins, or may begin at the end of the text; else its length."""
+    """Return the index at which the marker of a call begins, perhaps incomplete at the end; the text's length if no
+    marker begins.
+    """
     whole = [place for mark in _MARKS if (place := text.find(mark)) >= 0]
     if whole:
         return min(whole)
@@ -287,7 +299,7 @@ def mark_in(text: str) -> int:
 
 
 class HeldBackText:
-    """Holds back the text of an answer that may become a call, so that no raw JSON or markers are shown."""
+    """Buffers the text of an answer that may become a call, so that raw JSON and markers are not emitted."""
 
     def __init__(self, emit: Emit, names: Sequence[str] = ()) -> None:
         self._emit = emit
@@ -303,7 +315,7 @@ class HeldBackText:
         if not self._began and may_be_all_call(self._held, self._names):
             return
         self._began = True
-        # The buffered text begins with a marker, or is too short for one: either way the check is cheap.
+        # The buffer begins with a marker, or is too short to contain one, so this check is cheap.
         if not self._held.startswith(_MARKS):
             self._show(mark_in(self._held))
 
@@ -313,5 +325,5 @@ class HeldBackText:
             self._emit(TextDelta(shown))
 
     def show(self) -> None:
-        """Show the text that is still held back."""
+        """Emit the buffered text."""
         self._show(len(self._held))

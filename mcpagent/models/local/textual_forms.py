@@ -1,7 +1,7 @@
 """The forms in which model families write tool calls, from their chat templates and model cards.
 
-Each form is parsed strictly: it either accounts for every character from its first marker on, or matches nothing.
-Values are JSON if the form uses JSON; if it uses bare text, the tool's schema defines the type.
+Each form is parsed strictly: either every character from the first marker on is part of it, or it does not match.
+Values are JSON if the form uses JSON. If it uses plain text, the tool's schema defines the type.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""The offered tools: name -> parameters."""
+"""The offered tools: name -> schema of the parameters."""
 
 Call: TypeAlias = tuple[str, dict[str, Any]]
 Calls: TypeAlias = list[Call] | None
-"""All calls of a text; None if any part of it is invalid."""
+"""The calls that a whole text consists of; None if any part of it is not a call."""
 ReadCalls: TypeAlias = Callable[[str, Schemas], Calls]
 
 _NAME = r"(?P<name>[A-Za-z0-9_.-]{1,128})"
@@ -38,9 +38,9 @@ _END_TOKENS = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of one model family: `begins` is its marker.
+    """The form of one model family, which begins with the marker `begins`.
 
-    `read` gets the text from the marker on, and returns all calls, or none if the text deviates from the form.
+    `read` gets the text from the marker on, and returns all calls, or None if the text does not have this form.
     `inside`: text may precede the marker.
     """
 
@@ -50,7 +50,7 @@ class Form:
 
 
 def strict_json(text: str) -> Any:
-    """Return the value, None if the text is no JSON. Duplicate keys and NaN are refused as ambiguous."""
+    """Return the value of a JSON text; None if it is invalid, or ambiguous because of duplicate keys or NaN."""
     try:
         return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -72,7 +72,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
 
 
 def json_at(text: str, place: int) -> tuple[Any, int] | None:
-    """Return the JSON value that begins there, and its end."""
+    """Return the JSON value at this index, and its end, or None."""
     try:
         return _DECODER.raw_decode(text, place)
     except (ValueError, RecursionError):
@@ -80,7 +80,9 @@ def json_at(text: str, place: int) -> tuple[Any, int] | None:
 
 
 def json_values(text: str) -> list[Any]:
-    """Return the JSON values that a text consists of, on separate lines or with commas between, else nothing."""
+    """Return the JSON values that a text consists of, on separate lines or separated by commas; [] for any other
+    text.
+    """
     values: list[Any] = []
     place = 0
     while place < len(text):
@@ -103,7 +105,7 @@ _GAP = re.compile(r"[\s,]+")
 
 
 def call_of(value: Any, tools: Schemas) -> Call | None:
-    """Read `{"name": ..., "arguments": {...}}`, or `parameters` as Llama writes it, without other keys."""
+    """Read `{"name": ..., "arguments": {...}}`, or `parameters` as in Llama's form, without other keys; else None."""
     match value:
         case {"type": "function", "function": dict(inner), **rest} if (
             not rest.keys() - {"id"}
@@ -127,7 +129,7 @@ def call_of(value: Any, tools: Schemas) -> Call | None:
 
 
 def calls_of(value: Any, tools: Schemas) -> Calls:
-    """Read one call or a list of calls, as JSON."""
+    """Read one call or a list of calls from JSON; None if the data is anything else."""
     return _all(
         [call_of(one, tools) for one in (value if isinstance(value, list) else [value])]
     )
@@ -143,7 +145,9 @@ def _all(calls: list[Call | None]) -> Calls:
 def _every(
     pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], Calls]
 ) -> Calls:
-    """Return the calls of a text that is nothing but matches of the pattern, as `read` finds them in each."""
+    """Return the calls in a text that consists only of matches of the pattern; `read` returns the calls in one
+    match.
+    """
     place, calls = 0, list[Call]()
     while place < len(text):
         one = pattern.match(text, place)
@@ -158,7 +162,7 @@ def _every(
 
 
 def _after(text: str, mark: str, end: str = "") -> str:
-    """Return the text between the markers; the whole text, which is no JSON, if the end marker is missing."""
+    """Return the text between the markers; the whole text, which is not valid JSON, if the end marker is missing."""
     inside = text.removeprefix(mark).strip()
     if not end or inside.endswith(end):
         return inside.removesuffix(end).strip()
@@ -181,7 +185,7 @@ def _json_after(mark: str, end: str = "", *, needs_end: bool = True) -> ReadCall
 def _headed(
     head: str, tail: str = "", *, begins: str = "", ends: str = ""
 ) -> ReadCalls:
-    """Return a reader of calls with the tool's name in a `head` and its arguments as JSON, each closed by `tail`."""
+    """Return a reader of calls with the tool's name in a `head` and its arguments as JSON, each followed by `tail`."""
     opening, closing = re.compile(head), re.compile(tail)
 
     def read(text: str, tools: Schemas) -> Calls:
@@ -213,7 +217,8 @@ _TAGS = re.compile(r"<tool_call>(.*?)</tool_call>\s*+", re.DOTALL)
 
 
 def _tagged(text: str, tools: Schemas) -> Calls:
-    """Read `<tool_call>` around JSON (Hermes, Qwen), a `<function=...>` (Qwen Coder), or keys and values (GLM).
+    """Read `<tool_call>` around JSON (Hermes, Qwen), around `<function=...>` (Qwen Coder), or around keys and values
+    (GLM).
 
     Granite writes only the opening tag, before a list.
     """
@@ -269,7 +274,7 @@ def _glm(text: str, tools: Schemas) -> Calls:
 def _typed_call(
     name: str, text: str, parameter: re.Pattern[str], tools: Schemas
 ) -> Calls:
-    """Read a call with bare text values, typed by the schema; an unknown or duplicate key makes it no call."""
+    """Read a call whose values are plain text, converted by the schema; None if a key is unknown or appears twice."""
     if name not in tools:
         return None
     properties = tools[name].get("properties")
@@ -293,7 +298,7 @@ _NOTHING = object()
 
 
 def _typed(text: str, schema: Any) -> Any:
-    """Return the value of a bare text: itself for a string, JSON for all else."""
+    """Return the value of a plain text: the text itself for a string, parsed JSON for all other types."""
     kinds = None
     if isinstance(schema, Mapping):
         kinds = schema.get("type")
@@ -320,7 +325,7 @@ _DSML_PARAMETER = re.compile(
 
 
 def _dsml(text: str, tools: Schemas) -> Calls:
-    """Read the form of DeepSeek from 3.2 on."""
+    """Read the form that DeepSeek uses since version 3.2."""
     begins, ends = "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"
     if not text.rstrip().endswith(ends):
         return None
@@ -335,7 +340,7 @@ def _dsml(text: str, tools: Schemas) -> Calls:
 
 
 def _python_fence(text: str, tools: Schemas) -> Calls:
-    """Read Gemma's fenced `tool_code`: Python calls with literal keyword arguments, one per line."""
+    """Read Gemma's fenced `tool_code`: Python calls with literal keyword arguments, one on each line."""
     inside = _after(text, "```tool_code", "```")
     if inside is not text:
         return pythonic(inside, tools)
@@ -343,7 +348,9 @@ def _python_fence(text: str, tools: Schemas) -> Calls:
 
 
 def pythonic(text: str, tools: Schemas) -> Calls:
-    """Read `get_weather(place="Rome")`, or a list of such (Llama 3.2 and 4). Parsed, never evaluated."""
+    """Read `get_weather(place="Rome")`, or a list of such calls (Llama 3.2 and 4). The text is parsed, never
+    evaluated.
+    """
     if len(text) > _LONGEST_PYTHON:
         return None
     try:
@@ -381,7 +388,7 @@ _BETWEEN = re.compile(r"\s*+(?:;\s*+(?=\S)|$)")
 
 
 def _llama(text: str, tools: Schemas) -> Calls:
-    """Read JSON calls, several separated by semicolons."""
+    """Read one or several JSON calls separated by semicolons."""
     rest = text.removeprefix("<|python_tag|>").strip()
     place, calls = 0, list[Call | None]()
     while place < len(rest):
@@ -411,8 +418,8 @@ FORMS: tuple[Form, ...] = (
     Form("[TOOL_CALLS]", _json_after("[TOOL_CALLS]")),
     Form("[TOOL_CALLS]", _headed(_MISTRAL)),
     Form("<|python_tag|>", _llama),
-    Form("<|tool_call|>", _json_after("<|tool_call|>", "<|/tool_call|>", needs_end=False)),  # Granite, Phi
-    Form("<function=", _headed(rf"\s*+<function={_NAME}>\s*+", r"\s*+</function>")),  # Functionary, Llama
+    Form("<|tool_call|>", _json_after("<|tool_call|>", "<|/tool_call|>", needs_end=False)),  # Granite and Phi
+    Form("<function=", _headed(rf"\s*+<function={_NAME}>\s*+", r"\s*+</function>")),  # Functionary and Llama
     Form("<function=", _xml),
     Form("<|recipient|>", _headed(rf"\s*+<\|recipient\|>\s*+{_NAME}\s*+<\|content\|>\s*+", r"\s*+(?:<\|stop\|>)?")),
     Form("<｜tool▁calls▁begin｜>", _headed(
@@ -427,11 +434,11 @@ FORMS: tuple[Form, ...] = (
     Form("functools[", _json_after("functools"), inside=False),  # Phi
     Form(">>>", _headed(rf"\s*+>>>{_NAME}\n\s*+"), inside=False),  # Functionary
 )  # fmt: skip
-"""The forms by priority: if two begin alike, the first that parses the text counts."""
+"""The forms by priority: if several have the same marker, the first that can parse the text counts."""
 
 
 def without_end_tokens(text: str) -> str:
-    """Return the text without the tokens that end a turn, which some servers leave in."""
+    """Return the text without tokens that end a turn, which some servers fail to remove."""
     text = text.strip()
     while ended := next((token for token in _END_TOKENS if text.endswith(token)), ""):
         text = text.removesuffix(ended).rstrip()

@@ -1,1 +1,1 @@
-"""OpenAI's Responses and Chat Completions APIs, which most other servers support, too."""
+"""OpenAI's Responses and Chat Completions APIs, which most other servers also support."""

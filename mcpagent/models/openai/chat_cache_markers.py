@@ -1,7 +1,7 @@
-"""Cache markers in a Chat Completions body, for Claude behind a gateway: nothing of it is cached without them.
+"""Cache markers in a Chat Completions body, for Claude behind a gateway, which caches nothing without them.
 
-OpenRouter and LiteLLM take `cache_control` on a piece of text of any message (their docs, prompt caching). Anthropic
-looks for a cached beginning at most 20 blocks before a marker.
+OpenRouter and LiteLLM accept `cache_control` on a text block of any message (their docs, prompt caching). Anthropic
+looks for a cached prefix at most 20 blocks before a marker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ASKING = ("user", "tool")
 
 
 def with_markers(body: Mapping[str, Any], marker: Mapping[str, str]) -> dict[str, Any]:
-    """Return the body with marked texts: the system prompt, the last message, and where the request before ended.
+    """Return the body with markers on the system prompt, on the last message, and at the end of the previous request.
 
     The user's last message is marked too: OpenRouter may overlook markers in results (earendil-works/pi#584).
     """
@@ -46,7 +46,7 @@ def _places(messages: Sequence[Any]) -> list[int]:
 
 
 def _marked(message: Any, marker: Mapping[str, str]) -> Any:
-    """Return the message with its last piece of text marked; one without text is returned unchanged."""
+    """Return the message with its last text block marked; unchanged if it has no text block."""
     content = None
     if isinstance(message, Mapping):
         content = message.get("content")

@@ -1,8 +1,8 @@
 """Convert tool schemas to the subset of JSON Schema that Gemini's endpoint supports.
 
-The endpoint refuses a whole request with one unknown keyword ("Unknown name ... Cannot find field"). The fields are
-those of its `Schema` (https://ai.google.dev/api/caching#Schema). Stricter schemas are loosened here: arguments are
-checked against the original anyway.
+The endpoint refuses a whole request because of one unknown keyword ("Unknown name ... Cannot find field"). The
+supported fields are those of its `Schema` (https://ai.google.dev/api/caching#Schema). Stricter schemas are simplified:
+arguments are validated against the original anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcpagent.utilities.json_schema.parts import (
 )
 
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-"""A placeholder for the signature of a call that another model made, because Gemini 3 refuses a call without one.
+"""A placeholder for the signature of a call by another model, because Gemini 3 refuses a call without one.
 https://ai.google.dev/gemini-api/docs/thought-signatures
 """
 
@@ -44,12 +44,13 @@ _FORMATS = {
 _ANYTHING = {"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}
 _DEEPEST = 12
 _MOST_NODES = 2_000
-"""Most nodes of a schema after its references are inlined, which Gemini requires; deeper or larger parts become `{}`.
+"""Maximum number of nodes of a schema after its references are inlined, as Gemini requires; deeper or larger parts
+become `{}`.
 """
 
 
 def gemini_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool's parameters as Gemini takes them. Never fails; the same schema always gives the same."""
+    """Return a tool's parameters as a schema for Gemini. Never fails; the same input always gives the same result."""
     return _Writer(schema).write(object_schema(schema), 0)
 
 
@@ -140,7 +141,7 @@ class _Writer:
 
 
 def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """Return the types that a schema allows, stated or implied by its keywords, and whether it allows null."""
+    """Return the types that a schema states or implies by its keywords, and whether it allows null."""
     said = schema.get("type")
     if isinstance(said, list):
         named = said
@@ -168,7 +169,7 @@ def _enumerated(schema: Mapping[str, Any]) -> list[Any]:
 def _choices(
     kind: str, schema: Mapping[str, Any], description: object
 ) -> dict[str, Any]:
-    """Return an `enum` of texts, the only allowed values; the description names the others."""
+    """Return an `enum` with the allowed texts; other allowed values are listed in the description."""
     values = [value for value in _enumerated(schema) if value is not None]
     if not values:
         return {}
@@ -179,7 +180,7 @@ def _choices(
 
 
 def _bounds(kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return exclusive bounds as inclusive ones: the next whole number, or, for other numbers, the bound itself."""
+    """Return exclusive limits as inclusive ones: the next whole number for integers, else the limit itself."""
     step = 0
     if kind == "integer":
         step = 1

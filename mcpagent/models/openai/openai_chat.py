@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API, which most other servers support, too; always streamed.
+"""OpenAI's Chat Completions API, which most other servers also support; always streamed.
 
 Format: https://platform.openai.com/docs/api-reference/chat. Fields that servers add (reasoning fields, signatures on
 calls) are stored and sent back to the same server.
@@ -42,19 +42,19 @@ _MISSES_REASONING = re.compile(
     r"reasoning_content.{0,80}(missing|passed back|required)|missing.{0,20}reasoning_content",
     re.IGNORECASE,
 )
-"""Errors of DeepSeek and Moonshot, and of gateways before them."""
+"""Matches errors of DeepSeek and Moonshot, also behind gateways, about missing reasoning in the history."""
 
 
 class OpenAIChatModel(OpenAIModel):
     """A model behind any server that supports Chat Completions.
 
-    `provider` names the server in errors and histories; `hint` is the advice if it does not answer. `Connection` has
-    the connection options; at other servers than OpenAI, the default is no key.
-    `max_tokens_field` is the server's name of its output limit: OpenAI's newer models refuse the old `max_tokens`, the
-    only one that all other servers know. `capabilities` with discovery "call_tool" keeps the whole prefix of a
-    conversation cached, while the default writes found tools at the end of `tools`.
-    `calls` "prompted" describes tools in the prompt and requests calls as JSON, for models that cannot call. None
-    determines it with the first request, at servers other than OpenAI's; `traits` of `Connection` stores the result.
+    `provider` names the server in errors and histories; `hint` is the advice if it does not respond. For the connection
+    options, see `Connection`; at other servers than OpenAI, the default is no key. `max_tokens_field` is the server's
+    field for the maximum output: OpenAI's newer models refuse the old `max_tokens`, other servers know only that.
+    `capabilities` with discovery "call_tool" keeps the whole prefix of a conversation cached; the default adds found
+    tools at the end of `tools`. `calls` "prompted" describes tools in the prompt and requests calls as JSON, for models
+    that cannot call. None finds out with the first request, at servers other than OpenAI's; `traits` of `Connection`
+    stores the result.
     """
 
     path = "/chat/completions"
@@ -85,12 +85,12 @@ class OpenAIChatModel(OpenAIModel):
 
     @property
     def max_tokens_field(self) -> str:
-        """The server's name of the field for the longest answer."""
+        """The server's name for the field of the maximum output."""
         return self.server().text("limit_field") or self._limit_field
 
     @property
     def dialect(self) -> Dialect:
-        """The server's variant of Chat Completions messages: learned from its errors, else derived from its address."""
+        """The server's variant of Chat Completions: learned from its errors, else known by its address."""
         if self.server().text("history_form") == "deepseek":
             return DEEPSEEK
         return self._dialect
@@ -105,7 +105,7 @@ class OpenAIChatModel(OpenAIModel):
         )
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body as the strictest server of the dialect takes it."""
+        """Return the body in a form that the strictest server of this dialect accepts."""
         made = wellformed_chat(
             body, turns=self.dialect.turns, call_id=self.dialect.call_id
         )
@@ -115,7 +115,7 @@ class OpenAIChatModel(OpenAIModel):
         return made
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the whole body, with cache markers if the server caches nothing without them."""
+        """Return the whole body, with cache markers if the server needs them for caching."""
         body = super().request_body(request)
         if self.endpoint.caching != "markers" or not self.server().flag(
             "cache_markers"
@@ -128,7 +128,7 @@ class OpenAIChatModel(OpenAIModel):
         )
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
-        """Return the settings, with the output limit under the server's name."""
+        """Return the settings, with the maximum output under the server's field name."""
         return written_settings(
             request,
             self.origin,
@@ -137,7 +137,9 @@ class OpenAIChatModel(OpenAIModel):
         )
 
     def way(self, request: ModelRequest, emit: Emit) -> RequestVariant:
-        """Return the form of the request: prompted calls if configured, or (with a notice) without tool support."""
+        """Return the form in which to send the request: with prompted calls if configured or (with a notice) if the
+        server supports no tools.
+        """
         prompts = self.calls == "prompted" or (
             self.calls is None and not self.server().takes_tools
         )
@@ -157,11 +159,13 @@ class OpenAIChatModel(OpenAIModel):
 
     @property
     def wants_subset(self) -> bool:
-        """Servers of one's own take whole schemas, or loose ones."""
+        """Return whether an output schema must be in OpenAI's strict subset; False for self-hosted servers, which
+        accept whole schemas.
+        """
         return self.endpoint.server.structured != "alone"
 
     def learns(self, failure: Failure, way: RequestVariant) -> bool:
-        """Learn from a failure which fields and forms the server accepts; return whether anything was learned."""
+        """Learn from a failure which fields and forms the server accepts; return whether to repeat the request."""
         if _MISSES_REASONING.search(failure.message) and self.dialect is not DEEPSEEK:
             return self.learn(failure, history_form="deepseek")
         if (
@@ -182,7 +186,7 @@ class OpenAIChatModel(OpenAIModel):
         return super().learns(failure, way)
 
     def generated_answer(self, text: str) -> dict[str, Any]:
-        """Return an answer with this text, marked as an intended call."""
+        """Return an answer with this text, marked as a failed attempt at a call."""
         said = {"role": "assistant", "content": text}
         return {
             "choices": [{"message": said, "finish_reason": "stop"}],
@@ -190,7 +194,7 @@ class OpenAIChatModel(OpenAIModel):
         }
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
-        """Return False for models that search the web for each answer: no counter has the cost of that."""
+        """Return False for models that search the web for each answer: the usage has no count of these searches."""
         return not searches_by_chat(self.model_name) and super().is_priced(
             message, body
         )
@@ -198,7 +202,7 @@ class OpenAIChatModel(OpenAIModel):
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, history=request.messages)
         was_refused = "failed_generation" in answer
-        if self.is_elsewhere:  # before the tool of the call is looked up
+        if self.is_elsewhere:  # repair it before the called tool is looked up
             of_any = was_refused or not speaks_for_itself(self.origin)
             response = read_textual_calls(
                 response, callable_in(request), of_any_tool=of_any

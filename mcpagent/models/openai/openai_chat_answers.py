@@ -1,4 +1,4 @@
-"""Read answers of Chat Completions, whole and streamed; extra fields of a server stay in them."""
+"""Read answers of Chat Completions, whole and streamed; extra fields of a server are preserved."""
 
 from __future__ import annotations
 
@@ -30,32 +30,34 @@ from mcpagent.values.messages import (
 )
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
-"""Fields of reasoning text: of DeepSeek, vLLM and llama.cpp; of OpenRouter, Ollama and newer vLLM."""
+"""Fields with reasoning text, the first of DeepSeek, vLLM and llama.cpp, the second of OpenRouter, Ollama and newer
+vLLM.
+"""
 
 _CUT = ("length", "max_tokens", "model_length")
-"""Finish reasons of a truncated answer: OpenAI's, and those of other servers."""
+"""Finish reasons of a truncated answer, at OpenAI and at other servers."""
 
 _GIVEN_UP = ("insufficient_system_resource", "error", "cancelled")
-"""Finish reasons of an answer that the provider aborted: DeepSeek's, OpenRouter's and those of gateways."""
+"""Finish reasons of an answer that the provider aborted: DeepSeek, OpenRouter and gateways."""
 
 _NOT_REPLAYED = (
     *("role", "content", "tool_calls", "refusal", "audio", "function_call"),
-    *("executed_tools", "channel"),  # Groq's, which refuses them in requests
+    *("executed_tools", "channel"),  # fields of Groq, which it refuses in requests
 )
 
 
 def read_completion(
     answer: Mapping[str, Any], *, history: Sequence[Message] = ()
 ) -> ModelResponse:
-    """Read the first choice of a whole Chat Completions answer.
+    """Convert the first choice of a whole Chat Completions answer to a response.
 
-    `history` are the preceding messages: IDs of calls stay distinct.
+    `history` has the earlier messages, so that the IDs of calls stay distinct.
     """
     if answer.get("error"):
         raise ReportedError(answer["error"])
     choice = answer["choices"][0]
     message, reason = choice["message"], choice.get("finish_reason")
-    if choice.get("error"):  # OpenRouter, when the provider behind it failed
+    if choice.get("error"):  # at OpenRouter, if the provider behind it failed
         raise ReportedError(choice["error"])
     _check(reason)
     cut = reason in _CUT
@@ -75,7 +77,7 @@ def read_completion(
     usage = openai_usage(answer.get("usage"), "prompt_tokens", "completion_tokens")
     searches = usage_count(
         answer.get("usage"), "server_tool_use", "web_search_requests"
-    )  # OpenRouter's
+    )  # OpenRouter's field
     usage = replace(usage, web_searches=searches)
     refused = bool(message.get("refusal")) or reason == "content_filter"
     return ModelResponse(read, usage, stop_of(read, cut=cut, refused=refused))
@@ -93,7 +95,7 @@ def _check(finish_reason: object) -> None:
 
 
 def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the calls; one in the form from before tools (`function_call`) is one too."""
+    """Return the calls in a message, including one in the old form (`function_call`)."""
     calls, former = message.get("tool_calls") or [], message.get("function_call")
     return list(calls) or (
         [{"function": former}]
@@ -103,7 +105,7 @@ def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _read_sound(audio: Any) -> list[Part]:
-    """Return spoken text; the ID of the sound is sent back."""
+    """Return the transcript of an audio answer; the ID of the audio is stored, to be sent back."""
     if not isinstance(audio, Mapping) or not isinstance(audio.get("id"), str):
         return []
     return [
@@ -115,7 +117,7 @@ def _read_sound(audio: Any) -> list[Part]:
 
 
 def _read_content(content: Any, *, beside_calls: bool) -> list[Text]:
-    """Return the text, or, as some servers write it, a list of pieces, which is sent back unchanged."""
+    """Return the text of a message, or its list of blocks as some servers write it, which is sent back unchanged."""
     if isinstance(content, str):
         if content.strip() or (content and beside_calls):
             return [Text(content)]
@@ -155,7 +157,7 @@ def _read_extras(message: Mapping[str, Any]) -> list[Part]:
 
 
 def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
-    """Return a call. A call of an unrequested kind has no arguments to run with: it is malformed."""
+    """Return a call. A call of an unknown kind has no usable arguments, so it is malformed."""
     call_id, function = str(call.get("id") or ""), call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         return ToolCall(
@@ -171,13 +173,13 @@ def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
 
 
 class CompletionStream:
-    """Assemble a stream's chunks into the answer of a request without streaming.
+    """Assembles a stream's chunks into the same answer as without streaming.
 
-    Chunks as in https://platform.openai.com/docs/api-reference/chat-streaming. Calls are distinguished by `index`, and,
-    because some servers send none or always 0, by a new ID.
+    Chunks as in https://platform.openai.com/docs/api-reference/chat-streaming. Calls are distinguished by `index`, and
+    by a new ID, because some servers send no index or always 0.
     """
 
-    done = False  # usage comes after what looks like the end
+    done = False  # the usage can come after the last content
 
     def __init__(self) -> None:
         self.was_marked = False
@@ -190,7 +192,7 @@ class CompletionStream:
         self._usage: Any = None
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Process one event; return the delta to show."""
+        """Process one event; return the delta to emit, or None."""
         if event.get("error"):
             raise ReportedError(event["error"])
         self._usage = event.get("usage") or self._usage
@@ -215,7 +217,7 @@ class CompletionStream:
         return _shown(delta) or self._last_call(delta)
 
     def _last_call(self, delta: Mapping[str, Any]) -> CallDelta | None:
-        """Return the piece of a call that came, if one alone did."""
+        """Return the piece of a call in this chunk, if it has exactly one; else None."""
         calls: Sequence[Any] = delta.get("tool_calls") or ()
         piece = None
         if len(calls) == 1:
@@ -226,7 +228,7 @@ class CompletionStream:
         return CallDelta(str(call["function"]["name"]), piece)
 
     def _add_field(self, key: str, value: Any) -> None:
-        """Append texts and lists; of any other value, the last one counts."""
+        """Add a value to a field: texts and lists are appended; for any other type, the last value counts."""
         if isinstance(value, str) and key in self._lists:
             if value:
                 value = [{"type": "text", "text": value}]
@@ -239,7 +241,7 @@ class CompletionStream:
             known = self._lists.setdefault(
                 key, [{"type": "text", "text": begun}] if begun else []
             )
-            if value:  # only the first piece of a chunk can continue the last piece of the previous chunk
+            if value:  # only the first block of a chunk can continue the last block of the previous one
                 _add_piece(known, value[0])
                 known += value[1:]
         elif isinstance(value, dict) and isinstance(self._others.get(key), dict):
@@ -286,7 +288,7 @@ class CompletionStream:
         call["function"] |= without(function, ("name", "arguments"))
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer as without streaming. Raises `AnswerError` if the stream ended early.
+        """Return the same answer as without streaming. Raises `AnswerError` if the stream ended early.
 
         Some servers send no finish reason: then only `[DONE]` shows that the answer is complete.
         """
@@ -323,7 +325,7 @@ _GROWING = ("text", "summary", "thinking")
 
 
 def _add_piece(known: list[Any], piece: Any) -> None:
-    """Add a piece to the list; it continues the previous one if type and position are the same."""
+    """Add a block to the list, or append it to the previous block if type and index are the same."""
     before = None
     if known:
         before = known[-1]
@@ -360,7 +362,7 @@ def _goes_on(before: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
 
 
 def _both(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Merge two objects at every depth; the newer one's values win."""
+    """Merge two objects at every depth; values of the newer one win."""
     shared = {
         key
         for key in new
@@ -374,7 +376,7 @@ def _both(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sound(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return a stream's sound so far: transcripts are joined, of all other fields the last value counts."""
+    """Return the audio of a stream so far: transcripts are joined; for other fields, the last value counts."""
     spoken = "".join(
         part["transcript"]
         for part in (old, new)

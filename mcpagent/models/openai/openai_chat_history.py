@@ -72,10 +72,10 @@ _usual_id = partial(legal_id, longest=_LONGEST_ID)
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The deviations of a server from the format.
+    """The rules of a server that go beyond the format.
 
-    `parameters` writes schemas, `foreign` the turns of another model. `turns` enforces the order and content of turns,
-    and `call_id` replaces IDs that are not the server's own.
+    `parameters` writes schemas, `foreign` the turns of other models. `turns` enforces the order and content of turns,
+    and `call_id` replaces IDs that the server would refuse.
     """
 
     parameters: Callable[[Mapping[str, Any]], dict[str, Any]] = object_schema
@@ -85,7 +85,7 @@ class Dialect:
 
 
 def _signed(turn: dict[str, Any]) -> dict[str, Any]:
-    """Return the turn with a signature on its first call, as Gemini demands."""
+    """Return the turn with a placeholder signature on its first call, as Gemini requires."""
     calls = turn.get("tool_calls") or []
     if calls:
         return {
@@ -96,9 +96,10 @@ def _signed(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def alternating(turns: list[Written]) -> list[Written]:
-    """Insert a user's turn first and between two answers, and merge two of a user's.
+    """Insert a user's turn at the beginning and between two answers, and merge adjacent turns of the user.
 
-    Gemini wants it before calls, and the chat templates of Mistral's, Gemma's and other models refuse all else.
+    Gemini requires a user's turn before calls, and the chat templates of Mistral's, Gemma's and other models require
+    alternation.
     """
     made: list[Written] = []
     for turn in turns:
@@ -114,7 +115,7 @@ def alternating(turns: list[Written]) -> list[Written]:
 
 
 def _joined(*contents: str | list[Written]) -> str | list[Written]:
-    """Return texts without images as one text, the form that every server supports."""
+    """Return contents joined: a single text if there are no images, because every server supports that."""
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(map(str, contents))
     as_lists = (
@@ -125,9 +126,10 @@ def _joined(*contents: str | list[Written]) -> str | list[Written]:
 
 
 def _answered(turns: list[Written]) -> list[Written]:
-    """Insert an answer between results and a user's turn: Mistral refuses the role "user" after the role "tool".
+    """Insert an answer between results and a user's turn, because Mistral refuses the role "user" after the role
+    "tool".
 
-    Such words follow images, and results that the model was not asked about any more.
+    This happens with images of results, and with results after which no answer was requested.
     """
     made: list[Written] = []
     for turn in alternating(turns):
@@ -138,7 +140,9 @@ def _answered(turns: list[Written]) -> list[Written]:
 
 
 def _reasoned(turns: list[Written]) -> list[Written]:
-    """Add an empty reasoning to answers without: "Missing `reasoning_content` field in the assistant message"."""
+    """Add an empty reasoning field to answers without one, against "Missing `reasoning_content` field in the assistant
+    message".
+    """
     missing = {"reasoning_content": ""}
     return [
         {**missing, **turn} if turn["role"] == "assistant" else turn
@@ -151,7 +155,7 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def nine_characters(call_id: str) -> str:
-    """Return the id as Mistral's API and the chat templates of its models demand one: nine letters and digits."""
+    """Return the ID in the form that Mistral's API and chat templates require: nine letters and digits."""
     if _NINE.fullmatch(call_id):
         return call_id
     number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest())
@@ -173,17 +177,17 @@ _DIALECTS = {
 _MISTRALS = re.compile(
     r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pixtral)", re.IGNORECASE
 )
-"""Names of Mistral's models and of models derived from them, which have the same chat template."""
+"""Matches names of Mistral's models and of models derived from them, which have the same chat template."""
 
 
 def dialect_of(to: Origin) -> Dialect:
-    """Return the dialect of the server; at unknown servers that of the model, whose chat template has own rules."""
+    """Return the dialect of the server; at an unknown server, that of the model, whose chat template has rules."""
     named = _DIALECTS.get(server_of(to).dialect)
     return named or (MISTRAL if _is_mistral(to.model) else USUAL)
 
 
 def _is_mistral(model_name: str) -> bool:
-    """True if Mistral made the model, or the model it is derived from."""
+    """Return whether Mistral made the model or its base model."""
     return bool(_MISTRALS.search(model_name))
 
 
@@ -194,9 +198,9 @@ def request_body(
     *,
     dialect: Dialect = OPENAI,
 ) -> dict[str, Any]:
-    """Return the body of one request without its settings.
+    """Return the body of a request without its settings.
 
-    `tool_choice` "none" keeps the tools, and so the cached prefix.
+    With `tool_choice` "none" it still has the tools, so the cached prefix stays.
     """
     plan = plan_tools(request)
     proxy = proxy_of(plan, can)
@@ -215,7 +219,7 @@ def request_body(
 
 
 def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any]:
-    """Return a definition, its schema in the server's dialect."""
+    """Return a tool definition with its schema in the server's dialect."""
     parameters = dialect.parameters(tool.parameters)
     function = {
         "name": tool.name,
@@ -232,9 +236,9 @@ def write_messages(
     *,
     dialect: Dialect = OPENAI,
 ) -> list[dict[str, Any]]:
-    """Return the messages. Images of tool results follow in a user message: results cannot contain them.
+    """Return the messages. Images of tool results follow in a user message, because results cannot contain them.
 
-    Tools of `proxy` are described in the result that found them and called through `call_tool`.
+    Tools of `proxy` are described in the result that found them, and called through `call_tool`.
     """
     written: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, dialect.call_id)
@@ -291,7 +295,7 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 
 
 def _file(part: FilePart) -> dict[str, Any] | None:
-    """Return a file as a content part of Chat Completions."""
+    """Return a file as a content part of Chat Completions; None if the API has no form for it."""
     match part:
         case Image():
             return {"type": "image_url", "image_url": {"url": data_url(part)}}
@@ -344,7 +348,11 @@ def _assistant_message(
 
 
 def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
-    """Return the content, a string or the server's pieces, and the parts with a separate field in a message."""
+    """Return the content of an answer, as a string or as the server's blocks, and the fields beside it (refusal,
+    audio).
+
+    `ours`: the same server wrote the answer.
+    """
     text = refused = ""
     sounds: list[Any] = []
     pieces: list[Any] = []

@@ -49,9 +49,9 @@ from mcpagent.values.messages import (
 def read_response(
     answer: Mapping[str, Any], *, history: Sequence[Message] = ()
 ) -> ModelResponse:
-    """Read a whole Responses answer. Raises `ReportedError` if it failed.
+    """Convert a whole Responses answer to a response. Raises `ReportedError` if it failed.
 
-    `history` are the preceding messages: IDs of calls stay distinct.
+    `history` has the earlier messages, so that the IDs of calls stay distinct.
     """
     _check(answer)
     reason = (answer.get("incomplete_details") or {}).get("reason")
@@ -75,14 +75,14 @@ def read_response(
 
 
 def _is_web_search(item: Mapping[str, Any]) -> bool:
-    """Return whether the item is a charged search; opening a page that it found is free."""
+    """Return whether the item is a web search, which costs money; opening a found page does not."""
     action = item.get("action")
     kind = action.get("type") if isinstance(action, Mapping) else "search"
     return item.get("type") == "web_search_call" and kind == "search"
 
 
 def _check(answer: Mapping[str, Any]) -> None:
-    """Raise `ReportedError` if the answer failed, or was cancelled by another party."""
+    """Raise `ReportedError` if the answer failed or was cancelled."""
     if answer.get("status") in ("failed", "cancelled") or answer.get("error"):
         told = answer.get("error") or {
             "type": "server_error",
@@ -92,7 +92,7 @@ def _check(answer: Mapping[str, Any]) -> None:
 
 
 def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
-    """Return the parts of an item of an answer. `cut_off`: the answer ended in it, so that a call is not whole."""
+    """Return the parts for an item of an answer. `cut_off`: the answer ended inside it, so a call is incomplete."""
     match item:
         case {"type": "message", "content": [_, *_] as contents}:
             around = without(item, ("content",))
@@ -101,7 +101,7 @@ def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
                 for place, content in enumerate(contents)
             ]
         case {"type": "message", "content": None | []}:
-            return []  # it is empty, and no request may contain it
+            return []  # an empty item, which no request may contain
         case {"type": "function_call", "name": str(name)}:
             rest = without(item, ("type", "call_id", "name"))
             cut_off = cut_off or item.get("status") == "incomplete"
@@ -127,7 +127,10 @@ def _texts(pieces: object) -> list[str]:
 
 
 def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part:
-    """Return one piece of a message item, with the item around it, so that it can be restored."""
+    """Return one content block of a message item, with the data of the item, so that the item can be restored.
+
+    `joined`: it belongs to the same item as the previous block.
+    """
     place = {"item": around, **({"joined": True} if joined else {})}
     match content:
         case {"type": "refusal", "refusal": str(text)}:
@@ -142,7 +145,7 @@ def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part
 
 
 class ResponseStream:
-    """Assemble a stream's events: the last one has the whole answer, or, at some servers, all but its items.
+    """Assembles a stream's events. The last event has the whole answer, or, at some servers, everything but its items.
 
     Events as in https://platform.openai.com/docs/api-reference/responses-streaming.
     """
@@ -155,11 +158,11 @@ class ResponseStream:
 
     @property
     def done(self) -> bool:
-        """True if the last event arrived."""
+        """Return whether the last event arrived."""
         return self._answer is not None
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Process one event; return the delta to show."""
+        """Process one event; return the delta to emit, or None."""
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return TextDelta(event["delta"])
@@ -184,7 +187,7 @@ class ResponseStream:
                     str(event.get("delta") or ""),
                 )
             case "response.output_item.done":
-                # llama.cpp and LiteLLM give no index: their items come in order
+                # llama.cpp and LiteLLM send no index; their items arrive in order
                 self._items[event.get("output_index", len(self._items))] = dict(
                     event["item"]
                 )
@@ -207,7 +210,7 @@ class ResponseStream:
         return None
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer as without streaming. Raises `AnswerError` if the stream ended early."""
+        """Return the same answer as without streaming. Raises `AnswerError` if the stream ended early."""
         if self._answer is None:
             raise AnswerError("the stream ended early", "cut")
         items = [self._items[index] for index in sorted(self._items)]
@@ -217,7 +220,7 @@ class ResponseStream:
 class OpenAIResponsesModel(OpenAIModel):
     """A model behind OpenAI's Responses API, by default with the key in OPENAI_API_KEY.
 
-    At other addresses, the capabilities of the model are unknown. `Connection` has the options.
+    At other addresses, the capabilities of the model are unknown. For the options, see `Connection`.
     """
 
     path = "/responses"
@@ -241,7 +244,9 @@ class OpenAIResponsesModel(OpenAIModel):
         return request_body(request, self.model_name, self.capabilities)
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body as OpenAI's validation demands it; other servers also read the arguments of calls."""
+        """Return the body in a form that passes OpenAI's validation. Other servers also parse the arguments of earlier
+        calls.
+        """
         return wellformed_responses(
             body,
             parses_arguments=self.provider != PROVIDER and not self.speaks_as_openai,
@@ -251,7 +256,7 @@ class OpenAIResponsesModel(OpenAIModel):
         return read_response(answer, history=request.messages)
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """Return the reason if the model has no search, or does not rank by the `strategy`."""
+        """Return why the model's provider cannot search these tools, or not by this `strategy`; "" if it can."""
         if not self.capabilities.searches:
             return super().search_problem(strategy, deferred)
         if strategy == "auto":
@@ -259,7 +264,7 @@ class OpenAIResponsesModel(OpenAIModel):
         return f'OpenAI ranks in a way of its own, not by "{strategy}"'
 
     def learns(self, failure: Failure, way: RequestVariant) -> bool:
-        """Also learn that a container is gone: from then on, its results are written as text.
+        """Also learn that a container has expired: from then on, its results are sent as text.
 
         Errors of OpenAI and Azure: "Expected container_id: cntr_...", "Container is expired."
         """

@@ -68,9 +68,9 @@ _LONGEST_ID = 64
 def request_body(
     request: ModelRequest, model_name: str, can: Capabilities = SAFE
 ) -> dict[str, Any]:
-    """Return the body of one request without its settings.
+    """Return the body of a request without its settings.
 
-    `tool_choice` "none" keeps the tools, and so the cached prefix.
+    With `tool_choice` "none" it still has the tools, so the cached prefix stays.
     """
     plan = plan_tools(request)
     inline = can.discovery == "additional_tools"
@@ -106,7 +106,7 @@ def request_body(
 
 
 def _allowed(names: Sequence[str]) -> dict[str, Any] | str:
-    """Return a `tool_choice` that withdraws all other tools without changing a byte of earlier input."""
+    """Return a `tool_choice` that allows only these tools without changing earlier input."""
     if not names:
         return "none"
     return {
@@ -119,7 +119,7 @@ def _allowed(names: Sequence[str]) -> dict[str, Any] | str:
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
     """Return a tool definition with `strict` off.
 
-    Strict mode would need schemas in OpenAI's subset, and servers' schemas are sent unchanged.
+    Strict mode requires schemas in OpenAI's subset, but mcpagent sends servers' schemas unchanged.
     """
     parameters = object_schema(tool.parameters)
     return {
@@ -132,11 +132,11 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class HostedSearch:
-    """OpenAI's own search in one request, and its tools: one namespace per server, and one of local functions.
+    """The tools of a request for OpenAI's own search: a namespace for each server, and one for local functions.
 
     `tools` has the tools from the start, `arriving` the later ones by position of the message. `recalled` are those
-    among them that were found in another way, by position. `loaded` are the tools that OpenAI's search found in this
-    history: its items contain their definitions. `namespaces` maps each tool to its namespace in a call.
+    among the latter that were found in another way, by position. `loaded` are the tools that OpenAI's search found in
+    this history: its items contain their definitions. `namespaces` maps each tool to its namespace in a call.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class HostedSearch:
             ]
 
     def _written(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-        """Return namespaces whose description lists their tools.
+        """Return the namespaces with their tools, which are listed in the namespace's description.
 
         The model sees only the name and description of a namespace.
         """
@@ -218,7 +218,7 @@ class HostedSearch:
 
 
 def _loaded(messages: Sequence[Message]) -> dict[int, list[str]]:
-    """Return the tools that OpenAI's search found, by position."""
+    """Return the names of the tools that OpenAI's search found, by position of the message."""
     found: dict[int, list[str]] = {}
     for position, message in enumerate(messages):
         for part in message.parts:
@@ -239,7 +239,7 @@ def _described(server: str, members: Sequence[ToolDefinition]) -> str:
 
 
 def found_names(part: Part) -> list[str]:
-    """Return the tools that a result of OpenAI's own search loads, those inside namespaces too."""
+    """Return the names of the tools that a result of OpenAI's own search loads, including those in namespaces."""
     if (
         not isinstance(part, ProviderBlock)
         or part.data.get("type") != "tool_search_output"
@@ -263,7 +263,7 @@ def _tools_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return a search's result without tools that no longer exist: it holds definitions, which the model could call."""
+    """Return a search result without definitions of tools that no longer exist, because the model could call these."""
     if item.get("type") != "tool_search_output" or not isinstance(
         item.get("tools"), list
     ):
@@ -283,7 +283,7 @@ def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]
 def search_events(message: Message, *, known: int) -> list[Event]:
     """Return the events of tool searches that OpenAI ran.
 
-    Their query is the JSON of the search's arguments, which are paths and not words.
+    Their query is the JSON of the search's arguments, which are paths, not words.
     """
     events: list[Event] = []
     query = ""
@@ -308,9 +308,9 @@ def write_input(
 ) -> list[dict[str, Any]]:
     """Return the history as input items.
 
-    With `inline`, tools appear at their arrival, as `additional_tools`; those of `proxy` are described there and called
-    through `call_tool`. The results of another provider's search precede that answer, because its calls follow
-    in it.
+    With `inline`, tools appear at their position as `additional_tools`; those of `proxy` are described there and called
+    through `call_tool`. Results of another provider's search come before the answer with the search, because calls of
+    the found tools follow in it.
     """
     items: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, partial(legal_id, longest=_LONGEST_ID))
@@ -337,7 +337,7 @@ def write_input(
 
 
 def _recalled(position: int, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return deferred tools that OpenAI's search did not find as the results of a client-side search."""
+    """Return deferred tools that were found in another way as results of a client-side search."""
     if not found:
         return []
     names = [function["name"] for space in found for function in space["tools"]]
@@ -367,7 +367,7 @@ def _user_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]
 
 
 def _file(part: FilePart) -> dict[str, Any] | None:
-    """Return an image or a file as input; recordings have no form here."""
+    """Return an image or a file as an input part; None for a recording, which the API does not accept."""
     match part:
         case Image():
             return {
@@ -446,7 +446,9 @@ def _with_text(part: Text) -> dict[str, Any]:
 def _add_content(
     items: list[dict[str, Any]], place: Mapping[str, Any], content: Any
 ) -> None:
-    """Put a piece of a message item back into its item, and a `joined` one into that of the previous piece."""
+    """Restore a message item from its content blocks: add a block to the previous item if it is `joined`, else begin a
+    new item.
+    """
     item = place["item"]
     if place.get("joined") and items and without(items[-1], ("content",)) == item:
         items[-1]["content"].append(content)

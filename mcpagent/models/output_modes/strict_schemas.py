@@ -1,7 +1,7 @@
-"""Convert the schema of an answer to the subset that a provider enforces.
+"""Convert an output schema to the subset that a provider enforces.
 
-Rules beyond the subset are described in the description of their part: the answer is checked against the whole schema
-anyway. A schema that the subset cannot express, such as an object with arbitrary names, gives None.
+Rules outside the subset are described in the description of their part: the answer is validated against the whole
+schema anyway. If the subset cannot express a schema, such as an object with arbitrary names, the result is None.
 
 OpenAI: https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas; Anthropic:
 https://platform.claude.com/docs/en/build-with-claude/structured-outputs and `transform_schema` of its SDK (2.13).
@@ -22,8 +22,8 @@ from mcpagent.utilities.json_schema.parts import merged_schema, referred
 class Subset:
     """The subset of JSON Schema that a provider enforces.
 
-    `kept` are the keywords by type, in addition to `description`. `all_required`: optional properties are null instead
-    of missing. `recursive`: references may form a cycle. `most_*` bound the content of one schema.
+    `kept` are the supported keywords by type, in addition to `description`. `all_required`: optional properties are
+    null instead of missing. `recursive`: references may form a cycle. `most_*` are the limits of one schema.
     """
 
     kept: Mapping[str, tuple[str, ...]]
@@ -136,7 +136,7 @@ class _SubsetWriter:
     writing: str = ""
 
     def definitions(self) -> dict[str, Any]:
-        """Return all referenced definitions, including those that they reference."""
+        """Return all referenced definitions, including those that they refer to themselves."""
         made: dict[str, Any] = {}
         while waiting := [
             reference for reference, name in self.referred.items() if name not in made
@@ -154,7 +154,7 @@ class _SubsetWriter:
         return made
 
     def write(self, schema: Any, depth: int, within: str = "") -> dict[str, Any]:
-        """Return one converted schema. `within` is the reference that points to it."""
+        """Return the converted schema. `within` is the reference that points to it, or ""."""
         if not isinstance(schema, Mapping) or depth > self.subset.most_depth:
             raise _BeyondError
         left = {name: rule for name, rule in schema.items() if name not in _NOTES}
@@ -190,7 +190,7 @@ class _SubsetWriter:
                 return {"$ref": f"#/$defs/{name}"}
         if reference in (within, "#") or depth > self.subset.most_depth:
             raise _BeyondError
-        # No provider accepts other keywords next to a reference.
+        # Resolve the reference, since no provider accepts other keywords next to one.
         return self.write(
             {**self._target(reference), **left}, depth + 1, within or reference
         )
@@ -202,7 +202,7 @@ class _SubsetWriter:
         return found
 
     def _typed(self, left: dict[str, Any], depth: int) -> dict[str, Any]:
-        """Return the expressible rules, removed from `left`."""
+        """Return the rules that the subset can express, and remove them from `left`."""
         left.pop("discriminator", None)
         branches = left.pop("anyOf", None) or left.pop("oneOf", None)
         if branches:
@@ -339,7 +339,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
         return schema
     if "anyOf" in schema:
         return {**schema, "anyOf": [*branches, _NULL]}
-    # Its description stays at the first occurrence.
+    # The description of the type itself stays at its first occurrence.
     said = {}
     if "description" in schema:
         said = {"description": schema["description"]}

@@ -1,7 +1,7 @@
 """The modes of structured output: the provider's native format, a tool to submit the answer, or instructions.
 
-The loop and the history see the same in each mode: an answer whose text is the JSON. A submitted answer is converted to
-that text before other code sees the call, so a conversation can continue with another model.
+In each mode, the loop and the history get the same: an answer whose text is the JSON. A submitted answer is converted
+to that text before other code sees the call, so a conversation can continue with another model.
 """
 
 from __future__ import annotations
@@ -40,23 +40,25 @@ answering in words: nobody reads those."""
 
 
 def takes_output(model: Model) -> bool:
-    """Return whether the model itself implements `ModelRequest.output`, as models with a provider do.
+    """Return whether the model itself handles `ModelRequest.output`, as models with a provider do.
 
-    A model can implement it as a method `takes_output()`; without it, the format is described in the prompt.
+    A model may have a method `takes_output()`; without it, the format is described in the prompt.
     """
     own = getattr(model, "takes_output", None)
     return own is not None and bool(own())
 
 
 def told_form(model: Model, request: ModelRequest) -> ModelRequest:
-    """Return the request for the model; one without support for structured output gets the format as text."""
+    """Return the request to send to this model. If the model does not handle `output`, the system prompt describes the
+    format.
+    """
     if request.output is None or takes_output(model):
         return request
     return told_in_words(request)
 
 
 def told_in_words(request: ModelRequest) -> ModelRequest:
-    """Return the request with the form of its answer in the system prompt."""
+    """Return the request with a description of its output format in the system prompt."""
     if request.output is None:
         return request
     words = _WORDS + json_text(request.output.schema)
@@ -69,7 +71,7 @@ def told_in_words(request: ModelRequest) -> ModelRequest:
 def usual_way(
     request: ModelRequest, to: Origin, *, most_tools: int | None, can_call: bool = True
 ) -> OutputWay:
-    """Return the output mode, by the known traits of model and server. `can_call`: whether the model supports tools."""
+    """Return the usual output mode of the model at its server. `can_call`: the model supports tools."""
     if request.output is None:
         return "text"
     has_tools = bool(request.tools or request.deferred_tools)
@@ -98,7 +100,7 @@ def _is_native(output: OutputFormat, to: Origin, *, alone: bool) -> bool:
 def native_fields(
     output: OutputFormat, protocol: WireProtocol, *, subset: bool
 ) -> dict[str, Any]:
-    """Return the body's fields for the format. `subset`: the server demands OpenAI's strict subset of the schema."""
+    """Return the body's fields for the format. `subset`: the server requires OpenAI's strict subset of JSON Schema."""
     if protocol == "messages":
         schema = strict_schema(output.schema, ANTHROPIC) or output.schema
         return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
@@ -120,7 +122,7 @@ def native_fields(
 
 
 def with_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body with these fields merged into fields that a setting already wrote (`output_config.effort`)."""
+    """Return the body with these fields merged into existing ones, such as a setting's `output_config.effort`."""
     beside = {name: body[name] for name in fields if isinstance(body.get(name), dict)}
     return {
         **body,
@@ -128,11 +130,13 @@ def with_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str,
     }
 
 
-# -- A tool to submit it with -----------------------------------------------------------------------------------------
+# -- The tool to submit an answer with ---------------------------------------------------------------------------------
 
 
 def with_submit_tool(request: ModelRequest, output: OutputFormat) -> ModelRequest:
-    """Return the request with the tool after all others: its position is constant within a run."""
+    """Return the request with the submit tool as its last tool, so that the tool's position stays the same during a
+    run.
+    """
     description = f"{_SUBMIT} {output.description}".strip()
     tool = ToolDefinition(
         SUBMIT_TOOL, description, output.schema, original_name=SUBMIT_TOOL
@@ -143,12 +147,12 @@ def with_submit_tool(request: ModelRequest, output: OutputFormat) -> ModelReques
 
 
 def is_submitted(request: ModelRequest) -> bool:
-    """Return whether the request, as written, has the submit tool."""
+    """Return whether the request has the submit tool."""
     return request.output is not None and request.output.way == "tool"
 
 
 def callable_in(request: ModelRequest) -> ModelRequest:
-    """Return the request as one whose answer may make calls, if submitting it is one."""
+    """Return the request for reading its answer: the answer may contain calls if submitting it is one."""
     if is_submitted(request):
         return replace(request, tool_choice="auto")
     return request
@@ -157,9 +161,10 @@ def callable_in(request: ModelRequest) -> ModelRequest:
 def demanded(
     body: Mapping[str, Any], request: ModelRequest, protocol: WireProtocol
 ) -> dict[str, Any]:
-    """Return the body with a required call, since text is no answer: of the submit tool, if it is the only one.
+    """Return the body with a required call, since the answer must be submitted: of the submit tool, if that is the only
+    tool.
 
-    A demand of the caller for the first answer has precedence, and Claude accepts no demand while it thinks.
+    A required call of the caller for the first answer has precedence. Claude accepts no required call while it thinks.
     """
     choice = body.get("tool_choice")
     alone = request.tool_choice == "none" or choice in ("none", {"type": "none"})
@@ -198,9 +203,9 @@ def demanded(
 
 
 def submitted_way(asked: RequestVariant, emit: Emit) -> RequestVariant:
-    """Return the same form, with the submitted arguments read as the answer.
+    """Return the same request form, with the submitted arguments read as the answer.
 
-    Their JSON is shown while it arrives; other text is shown only if the model submitted nothing.
+    Their JSON is emitted as it arrives; other text is emitted only if the model submitted nothing.
     """
     held: list[str] = []
 
@@ -226,7 +231,7 @@ def submitted_way(asked: RequestVariant, emit: Emit) -> RequestVariant:
 
 
 def read_submitted(response: ModelResponse) -> ModelResponse:
-    """Return the response with the submitted JSON as its text. Other calls of the answer stay calls."""
+    """Return the response with the submitted JSON as its text. Other calls in the answer stay calls."""
     message = response.message
     submitted = [call for call in message.tool_calls if call.name == SUBMIT_TOOL]
     if not submitted:
@@ -246,7 +251,7 @@ def read_submitted(response: ModelResponse) -> ModelResponse:
         and signed is not None
         and isinstance(call := kept[place], ToolCall)
     ):
-        # Gemini signs the first call of several alone.
+        # Gemini signs only the first of several calls, so its signature moves to the next one.
         kept[place] = replace(
             call, provider_data={"extra_content": signed, **call.provider_data}
         )
@@ -260,7 +265,7 @@ def read_submitted(response: ModelResponse) -> ModelResponse:
     return replace(response, message=made, stop=stop)
 
 
-# -- What refusals say ------------------------------------------------------------------------------------------------
+# -- Errors about structured output ------------------------------------------------------------------------------------
 
 _ABOUT_OUTPUT = re.compile(
     r"response_?format|json_schema|output_config|output_format|text\.format|structured.?output|response.?mime"
@@ -271,7 +276,7 @@ _ABOUT_TOOLS = re.compile(r"function\b|tools?\b[.\[ ]", re.IGNORECASE)
 
 
 def refuses_output(failure: Failure) -> bool:
-    """Return whether the failure concerns the output format rather than a tool's schema."""
+    """Return whether the failure is about the output format, not about a tool's schema."""
     said = f"{failure.param} {failure.message}"
     found = _ABOUT_OUTPUT.search(said)
     is_plain_schema = found is not None and found[0].lower() in ("schema", "grammar")
@@ -279,18 +284,18 @@ def refuses_output(failure: Failure) -> bool:
 
 
 def refuses_schema(failure: Failure) -> bool:
-    """Return whether this particular schema is refused, which implies nothing for others."""
+    """Return whether the failure refuses this particular schema, so that other schemas may work."""
     said = failure.message.lower().replace("json_schema", "")
     return "schema" in said or "grammar" in said
 
 
 def schema_text(request: ModelRequest) -> str:
-    """Return the schema of the answer as one text."""
+    """Return the output schema as text, or ""."""
     if request.output is not None:
         return json_text(request.output.schema)
     return ""
 
 
 def refuses_demand(failure: Failure) -> bool:
-    """Return whether the failure concerns the demand for a call."""
+    """Return whether the failure is about the required call."""
     return "tool_choice" in f"{failure.param} {failure.message}"

@@ -1,4 +1,4 @@
-"""Read the sources that an answer cites, in the form of each protocol."""
+"""Read the sources that an answer cites, in the format of each API."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from mcpagent.values.messages import Citation
 
 MAX_CITED = 1_000
-"""Maximum length of a cited text as a value; the provider gets its text back in full."""
+"""Maximum length of the cited text in a `Citation`; the provider gets its own data back in full."""
 
 
 def citations_of(listed: object) -> tuple[Citation, ...]:
-    """Read Anthropic's `citations`, and `annotations` in OpenAI's format, in order."""
+    """Return the citations in Anthropic's `citations`, or in OpenAI's `annotations`, in order."""
     return tuple(_read(listed))
 
 
@@ -20,7 +20,7 @@ def _read(listed: object) -> Iterator[Citation]:
     for one in listed if isinstance(listed, list) else ():
         if not isinstance(one, Mapping):
             continue
-        nested = one.get("url_citation")  # Chat Completions
+        nested = one.get("url_citation")  # the form of Chat Completions
         about: Mapping[str, Any] = nested if isinstance(nested, Mapping) else one
         url = _first(about, "url", "source")
         title = _first(about, "title", "document_title", "filename", "file_id")

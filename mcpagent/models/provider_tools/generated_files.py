@@ -1,7 +1,7 @@
-"""Find the files in answers that a provider generated: pictures, and files of code that it ran.
+"""Find the files in answers that a provider generated: images, and files from code that it ran.
 
-Such a file is a block that only its provider understands, so it goes back unchanged. Here it becomes a part with bytes
-and a name, or the ID under which the provider stores it.
+Such a file is in a block that only its provider understands, and which is sent back unchanged. Here it becomes a part
+with bytes and a name, or with the ID under which the provider stores it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _RESULTS = (
 
 
 def generated_files(messages: Iterable[Message]) -> tuple[Document | FileId, ...]:
-    """Return the files that the answers contain, in order, each once.
+    """Return the files in the answers, in order, each once.
 
-    Files with bytes are named by number, unless the provider names them.
+    Files with bytes get numbered names, unless the provider names them.
     """
     found: dict[Document | FileId, None] = {}
     for message in messages:
@@ -78,7 +78,7 @@ def _files_of(part: object, provider: str) -> Iterator[Document | FileId]:
 
 
 def _of_address(url: Any) -> Iterator[Document]:
-    """Yield the file of a data URL; an address is not fetched."""
+    """Yield the file in a data URL. Other URLs are not loaded."""
     if isinstance(url, str) and url.startswith("data:"):
         head, _, data = url.partition(",")
         media_type, _, form = head.removeprefix("data:").partition(";")

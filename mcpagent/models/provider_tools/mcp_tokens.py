@@ -1,4 +1,6 @@
-"""Read the tokens that a provider sends to remote MCP servers, at each request; no value stores them."""
+"""Read the tokens that a provider sends to remote MCP servers, for each request; the tools themselves do not store
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,10 @@ def names_tokens(tools: Iterable[ProviderTool]) -> bool:
 
 
 def read_tokens(tools: Iterable[ProviderTool]) -> dict[ProviderTool, str]:
-    """Return the tokens by tool, because agents that share a model may each have a server of the same name.
+    """Return the tokens by tool. A name would not be enough: agents that share a model may have different servers of
+    one name.
 
-    From now on the tokens are redacted in all output and stores. May wait for a keyring. Raises `CredentialsError` for
+    From now on, the tokens are redacted in all output and stores. May wait for a keyring. Raises `CredentialsError` for
     a reference that cannot be resolved, or an invalid token.
     """
     environ = with_stored_keys(os.environ)

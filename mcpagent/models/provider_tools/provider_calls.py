@@ -1,7 +1,7 @@
 """Read calls that a provider ran, for events, and as text for other models.
 
-One reader for Anthropic's blocks and OpenAI's items, whose types have nothing in common. Malformed ones are left
-out here; the history still returns them to their provider unchanged.
+One reader handles Anthropic's blocks and OpenAI's items, whose types differ. Malformed ones are ignored here; the
+history still returns them to their provider unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mcpagent.values.events import (
 from mcpagent.values.messages import Message, Part, ProviderBlock
 
 MAX_TOLD = 4_000
-"""Most characters of a provider tool's result that another model gets."""
+"""Maximum number of characters of a provider tool's result that another model gets."""
 
 MAX_OUTCOME = 120
 
@@ -32,7 +32,9 @@ NONE_WAITING: Mapping[str, ProviderCall] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ProviderResult:
-    """A call with its result: `outcome` in a few words, `text` in full; None for a call without a result yet."""
+    """A call that the provider ran, with its result: `outcome` is a short description, None if there is no result yet;
+    `text` is the whole result.
+    """
 
     call: ProviderCall
     outcome: str | None = None
@@ -50,7 +52,7 @@ class ProviderResult:
 
 
 def asked_in(block: Mapping[str, Any]) -> ProviderCall | None:
-    """Return the call that a block of an answer asks the provider for, None if it asks for none."""
+    """Return the call of a provider tool that a block of an answer contains; None if it contains none."""
     call_id, name = str(block.get("id") or ""), _text(block.get("name"))
     match block.get("type"):
         case "server_tool_use" if not name.startswith("tool_search_tool"):
@@ -100,7 +102,10 @@ def _action(action: object) -> dict[str, Any]:
 def ended_in(
     block: Mapping[str, Any], calls: Mapping[str, ProviderCall]
 ) -> ProviderResult | None:
-    """Return the call that has its result in this block; `calls` are those asked for so far, by id."""
+    """Return the provider's call whose result is in this block, with the result, or None.
+
+    `calls` are the earlier calls by ID.
+    """
     kind, content = _text(block.get("type")), block.get("content")
     if (call := calls.get(str(block.get("tool_use_id")))) is not None and kind.endswith(
         "_tool_result"
@@ -207,9 +212,9 @@ def _of_gpt(call: ProviderCall, item: Mapping[str, Any]) -> ProviderResult:
 def ran_at(
     parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING
 ) -> dict[int, ProviderResult]:
-    """Return the provider's calls in an answer with their results, by the position where each was requested.
+    """Return the provider's calls in an answer with their results, by the index of the call's part.
 
-    A call that was `waiting` since the previous answer (see `calls_to_come`) is at the position of its result.
+    The result of a call that was `waiting` since the previous answer (see `calls_to_come`) is at its own index.
     """
     calls, places = dict(waiting), dict[str, int]()
     found: dict[int, ProviderResult] = {}
@@ -237,7 +242,7 @@ def ran_in(
 
 
 def calls_to_come(answer: Message | None) -> dict[str, ProviderCall]:
-    """Return the calls of an answer without a result yet, by ID.
+    """Return the calls of an answer that have no result yet, by ID.
 
     Anthropic runs such a call when the client's calls next to it have their results; its own result is in the next
     answer.
@@ -258,10 +263,10 @@ def call_events(
     told: Mapping[str, bool],
     waiting: Mapping[str, ProviderCall] = NONE_WAITING,
 ) -> Iterator[Event]:
-    """Yield the events of an answer's calls, except those already reported.
+    """Yield the events of an answer's calls, except events already emitted.
 
-    `told` maps each reported ID to whether its end was reported, too. The starts of `waiting` calls were reported with
-    the previous answer.
+    `told` maps the ID of each reported call to whether its end was reported, too. The starts of `waiting` calls were
+    reported with the previous answer.
     """
     for ran in ran_in(message.parts, waiting):
         started, ended = ran.events
@@ -272,7 +277,9 @@ def call_events(
 
 
 def ran_unpriced(message: Message) -> bool:
-    """Return whether the provider ran something outside the price table: code in a container, file search, an image."""
+    """Return whether the provider ran something that the price table lacks: code in a container, file search, an
+    image.
+    """
     kinds = ("code_execution", "file_search", "image_generation")
     return any(
         ran.call.server is None and ran.call.name.endswith(kinds)
@@ -281,7 +288,7 @@ def ran_unpriced(message: Message) -> bool:
 
 
 def containers_of(message: Message) -> frozenset[str]:
-    """Return the containers that OpenAI's items of this answer use."""
+    """Return the IDs of the containers that OpenAI's items in this answer use."""
     blocks = (part.data for part in message.parts if isinstance(part, ProviderBlock))
     return frozenset(
         _text(block.get("container_id"))
@@ -293,7 +300,7 @@ def containers_of(message: Message) -> frozenset[str]:
 def in_words(
     parts: Sequence[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING
 ) -> dict[int, str]:
-    """Return the text about each call for another model, by position as in `ran_at`: the query and its result.
+    """Return a text about each call for another model, by index as in `ran_at`: the query and its result.
 
     Calls without a result have no text.
     """
@@ -322,7 +329,7 @@ def _in_words(ran: ProviderResult, outcome: str) -> str:
     return f"{head}\n{fenced(text)}\n"
 
 
-# -- items of a request ------------------------------------------------------------------------------------------------
+# -- Items of a request ------------------------------------------------------------------------------------------------
 
 
 def _text(value: object) -> str:

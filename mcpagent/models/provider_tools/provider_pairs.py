@@ -1,8 +1,9 @@
-"""Keep calls that Anthropic runs paired with their results, because Anthropic accepts only pairs.
+"""Pair calls that Anthropic runs with their results, because Anthropic accepts only pairs.
 
-A call next to client calls has no result yet: Anthropic runs it when these have theirs, and its result is in the next
-answer (https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools, turns that mix tools). If that
-answer came from another model, was cut off, or lacks the result, Anthropic refuses the call in every later request.
+A call next to client calls has no result at first: Anthropic runs it when these have theirs, and its result is in the
+next answer (https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools, turns that mix tools). If that
+answer came from another model, was cut off, or lacks the result, Anthropic would refuse the call in every later
+request.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from mcpagent.values.messages import Message, Part, ProviderBlock, Text
 def with_pairs(
     history: Sequence[Message], written: Sequence[Message]
 ) -> tuple[Message, ...]:
-    """Return the answers as `written` to Anthropic, without calls that have no result and are not waiting for one.
+    """Return the messages in `written` without calls that have no result and do not wait for one.
 
-    `written` has one answer for each of `history`. A result without its call becomes text.
+    `history` and `written` have the same number of messages. A result without its call becomes text.
     """
     made = list(written)
     answers = [
@@ -61,9 +62,9 @@ def with_pairs(
 def _unpaired(
     message: Message, known: frozenset[str]
 ) -> tuple[dict[str, ProviderBlock], set[int]]:
-    """Return the answer's calls without a result in it, by ID, and the identities of blocks that are never valid.
+    """Return the calls in the answer that have no result in it, by ID, and the identities of invalid blocks.
 
-    Invalid are results of calls that are neither before them nor `known`, and duplicates.
+    Invalid blocks are duplicates, and results of calls that neither precede them nor are `known`.
     """
     calls: dict[str, ProviderBlock] = {}
     seen, left, strange = set[str](), set(known), set[int]()
@@ -95,7 +96,7 @@ def _results_of_others(message: Message) -> frozenset[str]:
 def _without(
     parts: Sequence[Part], lost: set[int], words: Mapping[int, str]
 ) -> Iterator[Part]:
-    """Yield the parts without these blocks; results become text."""
+    """Yield the parts without the `lost` blocks; a result among these becomes the text in `words`."""
     for part in parts:
         if id(part) not in lost:
             yield part

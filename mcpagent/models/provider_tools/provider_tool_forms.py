@@ -1,7 +1,7 @@
-"""Write provider tools into requests: one table of the tools of each model at each address.
+"""Write provider tools into requests, by a table of the tools of each model at each address.
 
 Each row has its source. Unsupported tools are omitted with the reason, and so is a tool whose domain limits cannot be
-enforced; an unenforceable limit on the number of uses only causes a notice. A tool that a provider refuses after all is
+enforced; if only the number of uses cannot be limited, a notice reports it. A tool that a provider refuses after all is
 not sent again (`HttpModel.learns`).
 """
 
@@ -32,12 +32,14 @@ from mcpagent.utilities.text.secrets import revealed
 from mcpagent.values.messages import Origin
 
 MCP_BETA = "mcp-client-2026-09-15"
-"""Anthropic's header of its MCP connector."""
+"""The beta header of Anthropic's MCP connector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The tools of a model: the `type` in requests by kind of tool; `source` is the source of these facts."""
+    """The provider tools of a model: the `type` in requests for each kind of tool; `source` is the source of these
+    facts.
+    """
 
     source: str
     types: Mapping[str, str]
@@ -47,7 +49,7 @@ _SERVER_TOOLS = (
     "Anthropic docs, pages of the tools, supported models (Nov 2026); types of its SDK"
 )
 _CLAUDES: tuple[tuple[tuple[int, int], Offer], ...] = (
-    # from this version on; the first matching row counts. From 4.6 on, code filters results before Claude reads them.
+    # the first version; the first matching row counts. From 4.6 on, code filters results before Claude reads them.
     (
         (4, 6),
         Offer(
@@ -85,11 +87,11 @@ _CLAUDES: tuple[tuple[tuple[int, int], Offer], ...] = (
     ),
 )
 _CLOUDS: tuple[tuple[str, Offer | None], ...] = (
-    # the end of the host of a cloud that has Claude, and what of it there is at most; None: nothing
+    # the end of a cloud's host, and the maximum that it offers of Claude's tools; None: nothing
     (
         "amazonaws.com",
         None,
-    ),  # the same pages, supported platforms: no page lists Bedrock
+    ),  # the same pages list the supported platforms, and Bedrock is never among them
     (
         "googleapis.com",
         Offer(
@@ -122,10 +124,10 @@ _GPTS = Offer(
 _NO_WEB = re.compile(
     r"gpt-4\.1-nano.*|o1.*|o3-mini.*|gpt-3\.5.*|gpt-4(-\d.*|-turbo.*)?|gpt-oss.*"
 )
-"""OpenAI's models without web search, by their documentation."""
+"""Models of OpenAI without web search, by its documentation."""
 
 _SEARCHES_BY_CHAT = re.compile(r"gpt-.*-search.*")
-"""OpenAI's models that search the web through Chat Completions; all others do so only through Responses."""
+"""Models of OpenAI that search the web through Chat Completions; all others do so only through Responses."""
 
 _ROUTED = Offer(
     "OpenRouter docs, server tools (Nov 2026)",
@@ -135,9 +137,10 @@ _ROUTED = Offer(
 
 @dataclass(slots=True)
 class WrittenTools:
-    """Tools as written in a request: entries of `tools`, fields of the body, and, by name, why one is omitted.
+    """Provider tools in the form of a request: entries of `tools`, fields of the body, and the reason for each omitted
+    tool, by name.
 
-    `choices` are the forms of each in a tool choice, `words` the names for it in a refusal; both by name.
+    `choices` are the forms of each tool in a tool choice, `words` its names in errors; both by name.
     """
 
     tools: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -152,14 +155,14 @@ class WrittenTools:
 
 
 def offer_of(to: Origin) -> tuple[Offer | None, str]:
-    """Return the tools of the model at its address; None with the reason if no tool is supported."""
+    """Return the provider tools of the model at its address; None, and the reason, if it has none."""
     if to.provider in OWN_SERVERS:
         return None, "a server of one's own runs no tools"
     match to.protocol:
         case "messages":
             return _offer_of_claude(to)
         case "responses":
-            host = host_at(to)  # deployments at Azure have their own names
+            host = host_at(to)  # deployments at Azure have names of their own
             if (
                 profile_of(to) == UNKNOWN
                 and host != "api.openai.com"
@@ -210,7 +213,7 @@ def _offer_by_chat(to: Origin) -> tuple[Offer | None, str]:
 
 
 def searches_by_chat(model: str) -> bool:
-    """True for OpenAI's models that search the web for each answer."""
+    """Return whether the model is one of OpenAI's that search the web for each answer."""
     return _SEARCHES_BY_CHAT.fullmatch(identity_of(model).name) is not None
 
 
@@ -222,10 +225,10 @@ def written_tools(
     refused: Mapping[str, str] | None = None,
     tokens: Mapping[ProviderTool, str] | None = None,
 ) -> WrittenTools:
-    """Return the tools as this model takes them.
+    """Return the provider tools in the form that this model accepts.
 
-    `offered` are names of tools of ours in the same request, `refused` those that the provider refused, with the
-    reason, and `tokens` those of MCP servers.
+    `offered` are names of client tools in the same request. `refused` are tools that the provider refused, with the
+    reason. `tokens` are the tokens of MCP servers.
     """
     made = WrittenTools()
     offer, why = offer_of(to)
@@ -254,7 +257,7 @@ def written_tools(
 
 
 def _called(tool: ProviderTool) -> frozenset[str]:
-    """Return the names that it has on the wire."""
+    """Return the names that the tool has in a request."""
     if isinstance(tool, ProviderMcp):
         return frozenset()
     if isinstance(tool, CodeExecution):
@@ -356,7 +359,7 @@ def _write_for_responses(
                 written["filters"] = {"allowed_domains": list(tool.allowed_domains)}
             written |= _given(user_location=_place(tool.location))
             include = [*include, "web_search_call.action.sources"]
-        case CodeExecution():  # OpenAI reuses a live container of the history by itself
+        case CodeExecution():  # OpenAI itself reuses an existing container of the history
             written["container"] = {"type": "auto"}
             include = [*include, "code_interpreter_call.outputs"]
         case FileSearch():
@@ -436,15 +439,16 @@ def _write_for_openrouter(
     )
 
 
-# -- In a request -----------------------------------------------------------------------------------------------------
+# -- Provider tools in a request ---------------------------------------------------------------------------------------
 
 
 def beside_ours(
     body: Mapping[str, Any], run: WrittenTools, to: Origin, *, may_call: bool
 ) -> dict[str, Any]:
-    """Return the body with these before all client tools, so that tools found later are at the end.
+    """Return the body with provider tools before the client tools, so that tools found later are at the end.
 
-    `may_call`: whether an answer may call at all. If the body lists the callable tools, these are added to the list.
+    `may_call`: the answer may contain calls. If the body lists the callable tools, provider tools are added to that
+    list.
     """
     made = dict(body)
     if run.tools:
@@ -461,7 +465,7 @@ def beside_ours(
             made["tool_choice"] = {"type": "none"}
         else:
             made["tool_choice"] = "none"
-    elif made.get("tool_choice") == "none":  # all of mcpagent's tools are withdrawn
+    elif made.get("tool_choice") == "none":  # no tool of mcpagent may be called
         made["tool_choice"] = {
             "type": "allowed_tools",
             "mode": "auto",
@@ -479,9 +483,9 @@ def beside_ours(
 
 
 def refused_tools(message: str, run: WrittenTools) -> dict[str, str]:
-    """Return the tools that a refusal names, with the reason for the notice; empty if it concerns the history.
+    """Return the tools that an error refuses, with the reason for the notice; {} if the error is about the history.
 
-    Of several MCP servers, the ones named; if none is named, all tools that the refusal's words may mean.
+    Of several MCP servers, those that are named; if none is named, all tools that the error may mean.
     """
     if re.match(r"(messages|input)[.\[]", message):
         return {}
@@ -495,7 +499,7 @@ def refused_tools(message: str, run: WrittenTools) -> dict[str, str]:
 
 
 def _names(message: str, word: str) -> bool:
-    """Return whether the message contains the word, with its parts joined in any style."""
+    """Return whether the message contains the name, with `_`, spaces or hyphens between its parts."""
     written = re.escape(word.lower()).replace("_", "[_ -]")
     return (
         re.search(rf"(?<![a-z0-9]){written}(?![a-z0-9])", message.lower()) is not None

@@ -1,4 +1,5 @@
-"""Tools that a provider runs, with the same values for all: `Agent(tools=[WebSearch(max_uses=3), my_function])`.
+"""Tools that a provider runs, as the same values for all providers: `Agent(tools=[WebSearch(max_uses=3),
+my_function])`.
 
 `provider_tool_forms.py` writes them for each model.
 """
@@ -28,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The approximate location for results: `country` in two letters, `timezone` such as "Europe/Paris"."""
+    """The approximate location of the user: `country` in two letters, `timezone` such as "Europe/Paris"."""
 
     city: str = ""
     region: str = ""
@@ -44,8 +45,8 @@ class Location:
 class WebSearch:
     """The model searches the web at its provider; its answer cites the sources (`Text.citations`).
 
-    `max_uses` is the limit of searches in one request. Only one of `allowed_domains` and `blocked_domains` may be set;
-    each is a host such as "example.com", with or without a path.
+    `max_uses` limits the searches in one request. Only one of `allowed_domains` and `blocked_domains` may be set; each
+    domain is a host such as "example.com", with or without a path.
     """
 
     max_uses: int | None = None
@@ -75,8 +76,8 @@ class WebSearch:
 class WebFetch:
     """The model reads web pages and PDF files at its provider, if their address is in the conversation.
 
-    `max_uses` is the limit of pages in one request, `max_content_tokens` the limit for each page. Domains are as in
-    `WebSearch`. `citations`: whether its answer cites the passages.
+    `max_uses` limits the pages in one request, `max_content_tokens` each page. Domains are as in `WebSearch`.
+    `citations`: the answer cites the passages.
     """
 
     max_uses: int | None = None
@@ -101,7 +102,7 @@ class WebFetch:
 
 @dataclass(frozen=True, slots=True)
 class CodeExecution:
-    """The model runs code in a container of its provider, which the conversation reuses while it is alive."""
+    """The model runs code in a container of its provider, which the conversation reuses until it expires."""
 
     kind: ClassVar[str] = "code_execution"
 
@@ -135,13 +136,12 @@ class FileSearch:
 
 @dataclass(frozen=True, slots=True)
 class ProviderMcp:
-    """A remote MCP server that the model's provider calls, not this program: calls run without approval.
+    """A remote MCP server that the model's provider calls, not mcpagent: its calls run without approval.
 
-    `authorization` is a reference to the token that the provider sends to the server: `${NAME}` of the environment (or
-    of `mcpagent keys set NAME`), `${keyring:name}`. It is read for each request, and is in no recording. A literal
-    token, and an address with a key in it, are a `Secret`.
-    `allowed_tools`: the tools that the model may call; empty: all. `description` is for the model, if the provider
-    supports it.
+    `authorization` is a reference to the token that the provider sends to the server: `${NAME}` for the environment (or
+    `mcpagent keys set NAME`), or `${keyring:name}`. It is read for each request and never recorded. A literal token,
+    and an address with a key in it, are a `Secret`. `allowed_tools`: the tools that the model may call; empty: all.
+    `description` is for the model, if the provider supports it.
     """
 
     name: str
@@ -186,7 +186,7 @@ class ProviderMcp:
 
     @property
     def is_referred_to(self) -> bool:
-        """True if the token is only referenced, or there is none: then it may be written into a card."""
+        """Return whether the token is missing or only a reference, so that it may be written into a card."""
         return not _REFERENCE.sub("", revealed(self.authorization)).strip()
 
 
@@ -203,7 +203,7 @@ KINDS: Mapping[str, type[ProviderTool]] = {
 CODE_NAMES = frozenset(
     {"code_execution", "bash_code_execution", "text_editor_code_execution"}
 )
-"""Names of the calls of Anthropic's code execution: one tool in the request has three names in calls."""
+"""Names of calls of Anthropic's code execution: one tool in the request has three names in calls."""
 
 
 def _is_remote(url: Any) -> bool:
@@ -232,7 +232,7 @@ def _check_number(tool: object, name: str) -> None:
 
 
 def _check_texts(tool: object, name: str) -> None:
-    """Check a list of texts and make it a tuple, because the values are compared and hashed."""
+    """Check a list of texts, and convert it to a tuple, because the values are compared and hashed."""
     value = getattr(tool, name)
     place = f"{type(tool).__name__}.{name}"
     expect(
@@ -300,13 +300,13 @@ def names_taken(tools: Iterable[ProviderTool]) -> frozenset[str]:
     return frozenset(taken)
 
 
-# -- As data ----------------------------------------------------------------------------------------------------------
+# -- Provider tools as data --------------------------------------------------------------------------------------------
 
 
 def provider_tool_of(kind: object, options: object, where: str) -> ProviderTool:
-    """Return the tool of this kind with these options from JSON or YAML.
+    """Return the provider tool of this kind with these options, from JSON or YAML.
 
-    Raises `ConfigError`; `where` begins its line.
+    Raises `ConfigError`; `where` is the beginning of its message.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         shown = safe_line(str(kind), 60)
@@ -356,7 +356,7 @@ def _location(options: Mapping[Any, Any], where: str) -> Location:
 
 
 def provider_tools_of(listed: object, where: str) -> tuple[ProviderTool, ...]:
-    """Return the tools of a list of names, and of mappings from one name to options. Raises `ConfigError`."""
+    """Return the provider tools in a list of names, or of mappings from a name to options. Raises `ConfigError`."""
     if not isinstance(listed, list | tuple):
         raise ConfigError(
             f"{where}: must be a list, got {type(listed).__name__}; write [web_search]"
@@ -379,7 +379,7 @@ def provider_tools_of(listed: object, where: str) -> tuple[ProviderTool, ...]:
 
 
 def as_data(tool: ProviderTool, *, with_token: bool = True) -> str | dict[str, Any]:
-    """Return the tool as `provider_tools_of` reads it, optionally without its token."""
+    """Return the tool in the form that `provider_tools_of` reads; without `with_token`, its token is omitted."""
     options: dict[str, Any] = {}
     for item in fields(tool):
         value = getattr(tool, item.name)

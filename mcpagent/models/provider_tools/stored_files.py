@@ -1,6 +1,7 @@
 """Download files that a provider generated and stores, through its files API.
 
-APIs: https://platform.claude.com/docs/en/build-with-claude/files, and containers and files of OpenAI's API reference.
+APIs: https://platform.claude.com/docs/en/build-with-claude/files, and "containers" and "files" in OpenAI's API
+reference.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mcpagent.models.failures_and_retries import AnswerError
 from mcpagent.values.messages import Document, FileId
 
 MOST_BYTES = 20 * 2**20
-"""Most bytes of one file, equal to the budget of all files of a prompt."""
+"""Maximum size of one file, equal to the budget for all files of a prompt."""
 
 DOWNLOAD_SECONDS = 60.0
 
@@ -23,14 +24,14 @@ Download: TypeAlias = Callable[[Any, FileId], Awaitable[Document]]
 
 
 async def from_anthropic(client: Any, file: FileId) -> Document:
-    """Return a file of Anthropic's files API, with the name that its code gave it."""
+    """Return a file from Anthropic's files API, with the name that the provider's code gave it."""
     about = await client.files.retrieve_metadata(file.id)
     content = await _read(client.files.with_streaming_response.download(file.id))
     return Document(about.mime_type, content, about.filename)
 
 
 async def from_openai(client: Any, file: FileId) -> Document:
-    """Return a file of a container of OpenAI's code interpreter, or of its files API."""
+    """Return a file from a container of OpenAI's code interpreter, or from its files API."""
     if file.container:
         stored = client.containers.files
         where = {"container_id": file.container}

@@ -1,6 +1,7 @@
 """The client of a provider's SDK: its credentials, its connections, and the bytes and options of one request.
 
-The SDK is imported at the first request. A key goes to the provider's own address, or to the one that it was given for.
+The SDK is imported at the first request. A key is sent only to the provider's own address, or to the address that it
+was passed for.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ _ORGANISATION_HEADERS = ("OpenAI-Organization", "OpenAI-Project")
 
 
 class ProviderSdk(NamedTuple):
-    """The classes of a provider's SDK: its client, the base of its errors, and its stream of events as plain JSON.
+    """The classes of a provider's SDK: its client, the base class of its errors, and its stream of events as plain
+    JSON.
 
-    The key is sent in `key_header`, formatted by `key_form`; `omit` marks a header that is not sent. `download` returns
-    a file that the provider stores.
+    The key is sent in `key_header`, formatted by `key_form`; `omit` is the value for a header that is not sent.
+    `download` returns a file that the provider stores.
     """
 
     client: type[anthropic.AsyncAnthropic | openai.AsyncOpenAI]
@@ -55,8 +57,8 @@ class ProviderSdk(NamedTuple):
 class SdkConnection:
     """The connection of one model to its server.
 
-    `own` is a client that the caller passed, with the credentials of a cloud; without one, a client is made for each
-    event loop. `has_answered` is True once a request of it was answered.
+    `own` is a client that the caller passed, with the credentials of a cloud; without it, a client is created for each
+    event loop. `has_answered` is True once a request was answered.
     """
 
     target: Target
@@ -70,7 +72,7 @@ class SdkConnection:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if requests go to another server than the provider's own."""
+        """Return whether requests go to another server than the provider's own."""
         return self.target.base_url.rstrip("/") != self.usual_url
 
     def client(self, sdk: ProviderSdk) -> Any:
@@ -97,7 +99,9 @@ class SdkConnection:
         return self._client
 
     def _headers_elsewhere(self, sdk: ProviderSdk, key: str) -> dict[str, Any]:
-        """Return headers for another address: without those that the SDK reads from variables meant for its own."""
+        """Return headers for a server other than the provider's, to remove those that the SDK reads from the provider's
+        variables.
+        """
         if not self.is_elsewhere:
             return {}
         names: set[str] = set()
@@ -111,7 +115,7 @@ class SdkConnection:
         }
 
     def key(self) -> str:
-        """Return the key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
+        """Return the key to send. Raises `CredentialsError` if it is required and missing, or invalid."""
         variable = self.target.key_variable
         if self.api_key is not None:
             return usable_key(self.api_key, variable or "api_key")
@@ -120,7 +124,7 @@ class SdkConnection:
         return "none"
 
     def content(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the bytes; for the caller's own client the same as JSON, which it may rewrite on its way."""
+        """Return the body as bytes; for the caller's own client as JSON data, which that client may change."""
         if self.own is None:
             return {"content": encoded(body)}
         return {"body": json.loads(encoded(body))}
@@ -129,7 +133,9 @@ class SdkConnection:
     def signing(
         self, caught: tuple[type[Exception], ...], provider: str
     ) -> Iterator[None]:
-        """Convert any exception of a cloud's client while it looks for credentials and packages."""
+        """Convert any exception of a cloud's client, which may fail to find credentials or packages, to an error of
+        mcpagent.
+        """
         try:
             yield
         except McpAgentError:
@@ -156,7 +162,7 @@ class SdkConnection:
 
 
 def request_options(settings: ModelSettings, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the SDK's options of one request; redirects are not followed, because they would get the key."""
+    """Return the SDK's options for one request. Redirects are not followed, because the key would be sent to them."""
     import httpx2
 
     options: dict[str, Any] = {"follow_redirects": False, **own}
@@ -172,7 +178,7 @@ def request_options(settings: ModelSettings, own: Mapping[str, Any]) -> dict[str
 
 @cache
 def marked_stream() -> type[openai.AsyncStream[object]]:
-    """Return the SDK's stream class, extended to record whether `[DONE]` came."""
+    """Return a subclass of the SDK's stream that records whether `[DONE]` arrived."""
     import openai
     from openai._streaming import ServerSentEvent, SSEDecoder
 
@@ -198,7 +204,9 @@ def marked_stream() -> type[openai.AsyncStream[object]]:
 
 
 def usable_key(key: str | None, variable: str) -> str:
-    """Return the key, or a `CredentialsError` that names the variable and how to set it."""
+    """Return the key. Raises `CredentialsError`, which names the variable and how to set it, if the key is missing or
+    invalid.
+    """
     if key is None:
         raise CredentialsError(f"{variable} is not set; export {variable}=<your key>")
     if not key.strip():
@@ -217,7 +225,7 @@ def usable_key(key: str | None, variable: str) -> str:
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
+    """Return the body as bytes, with lone surrogates and NUL, which come only from third-party text, replaced."""
     try:
         text = json.dumps(
             body, ensure_ascii=False, separators=(",", ":"), allow_nan=False
@@ -226,7 +234,9 @@ def encoded(body: Mapping[str, Any]) -> bytes:
         raise ConfigError(
             f"model settings or a tool's schema: not JSON ({error})"
         ) from None
-    if r"\u0000" in text:  # providers refuse NUL; an escaped backslash stays
+    if (
+        r"\u0000" in text
+    ):  # providers refuse NUL; an escaped backslash before "u0000" stays
         text = re.sub(
             r"(?<!\\)((?:\\\\)*)\\u0000", "\\1\N{REPLACEMENT CHARACTER}", text
         )

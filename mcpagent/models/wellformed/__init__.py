@@ -1,1 +1,1 @@
-"""The last step before a body is sent, for each protocol: its provider's rules, after every merge."""
+"""The last step before a body is sent, for each API: apply the provider's rules after all merges."""

@@ -1,8 +1,9 @@
-"""`SentFiles`: the files of a history as one endpoint accepts them.
+"""`SentFiles`: the files of a history in the form that one endpoint accepts.
 
-Content is judged when it enters a conversation. A history may also come from elsewhere, or go to another model, so each
-file is judged once more, for the endpoint, before it is sent. A file that the endpoint does not accept becomes the best
-that it does accept, such as the text of a PDF. A file that the provider refused is described from then on.
+Content is checked when it enters a conversation. But a history may come from elsewhere, or go to another model, so each
+file is checked again for the endpoint before it is sent. A file that the endpoint does not accept is replaced by the
+best form that it does accept, such as the text of a PDF. A file that the provider refused is sent as a description from
+then on.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _UNSUPPORTED = re.compile(
     r"|cannot (?:read|accept)",
     re.IGNORECASE,
 )
-"""Errors of vLLM, DeepSeek, llama.cpp, Ollama, Groq and OpenRouter for a model that accepts no images."""
+"""Matches errors of vLLM, DeepSeek, llama.cpp, Ollama, Groq and OpenRouter about a model that accepts no images."""
 
 _REFUSING = re.compile(
     r"invalid|exceed|too (?:large|big|many|long|small)|could not|unable|cannot|can't|failed|fetch|download|corrupt"
@@ -64,7 +65,7 @@ _PATH = re.compile(r"(?:body\.)?(?:messages|input)(?:[.\[][A-Za-z0-9_]{1,40}\]?)
 
 
 class SentFiles:
-    """The files of the histories that one model is sent."""
+    """The files of all histories that are sent to one model."""
 
     def __init__(self) -> None:
         self._known: dict[FilePart, tuple[Content, ...]] = {}
@@ -79,7 +80,7 @@ class SentFiles:
         emit: Emit,
         model: str,
     ) -> None:
-        """Judge the files of a history that were not judged yet, large ones in a worker thread.
+        """Check the new files of a history, large ones in a worker thread.
 
         A notice reports each file that the model does not receive unchanged.
         """
@@ -107,7 +108,7 @@ class SentFiles:
     def written(
         self, messages: Sequence[Message], accepts: frozenset[str], provider: str
     ) -> tuple[Message, ...]:
-        """Return the history with each file as judged; one that `prepare` did not see is judged here."""
+        """Return the history with each file in its checked form; files that `prepare` did not see are checked here."""
         self._begin(accepts)
         written = list(messages)
         for place, message in enumerate(messages):
@@ -123,7 +124,7 @@ class SentFiles:
     def refuse(
         self, parts: Iterable[FilePart], emit: Emit, model: str, why: str
     ) -> bool:
-        """Describe these files from now on, and report it. Returns False if there are no such files."""
+        """Send these files as descriptions from now on, and report it; return False if there are no such files."""
         left_out = [part for part in dict.fromkeys(parts) if part not in self._refused]
         self._refused.update(left_out)
         for part in left_out:
@@ -165,7 +166,7 @@ class SentFiles:
         return self._known[part]
 
     def _own(self, part: FilePart, provider: str) -> tuple[Content, ...] | None:
-        """Return the form of a file that needs no look at its bytes, else None."""
+        """Return the form of a file if it does not depend on its bytes, else None."""
         if part in self._refused:
             return (Text(file_line(part, "left out: the provider refused it")),)
         if isinstance(part, FileId) and part.provider not in (
@@ -186,8 +187,8 @@ def refused_files(
 ) -> tuple[list[FilePart], str]:
     """Return the files that the failure refuses, and the input that the model does not support at all, or "".
 
-    A path in the failure names one file. Without one, all files of the kind that it mentions are refused. If the whole
-    request is too large, the older half of its files is.
+    A path in the failure names one file. Without a path, all files of the kind that it mentions are refused. If the
+    whole request is too large, the older half of its files is.
     """
     files = list(dict.fromkeys(_files(messages)))
     if not files:
@@ -218,11 +219,11 @@ def refused_files(
 
 
 _TEXTS = {Text, ToolsShown, ToolsChanged, Pinned, Compacted}
-"""Parts that contain no file; a message with only these parts needs no change."""
+"""Types of parts that contain no file; a message with only such parts stays unchanged."""
 
 
 def _older_half(files: Sequence[FilePart]) -> list[FilePart]:
-    """Return the first files, up to half of the bytes of all."""
+    """Return the first files, with at most half of the bytes of all files."""
     left = sum(map(_size, files)) / 2
     older: list[FilePart] = []
     for part in files:
@@ -234,7 +235,7 @@ def _older_half(files: Sequence[FilePart]) -> list[FilePart]:
 
 
 def _strings_at(body: Mapping[str, Any], path: str) -> list[str]:
-    """Return the texts of the body at the deepest place of the path that exists."""
+    """Return the texts at this path in the body, or at its longest existing beginning."""
     place: Any = body
     depth = 0
     for step in re.findall(r"[A-Za-z0-9_]+", path.removeprefix("body.")):
@@ -243,7 +244,7 @@ def _strings_at(body: Mapping[str, Any], path: str) -> list[str]:
         elif isinstance(place, Mapping) and step in place:
             place = place[step]
         elif isinstance(place, list | Mapping):
-            continue  # Anthropic names the type of a block in its paths
+            continue  # Anthropic's paths contain the type of a block
         else:
             break
         depth += 1

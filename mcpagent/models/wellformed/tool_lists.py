@@ -20,11 +20,11 @@ PLACEHOLDER: Mapping[str, Any] = {
         "parameters": {"type": "object", "properties": {}},
     },
 }
-"""A placeholder tool for a request without tools whose history has calls."""
+"""A placeholder tool for a request that has no tools, but calls in its history."""
 
 
 def refused_description(failure: Failure) -> int | None:
-    """Return the longest description of a tool that the failure allows; None if it refuses none."""
+    """Return the maximum length of a tool's description if the failure refuses a longer one; else None."""
     named = f"{failure.param} {failure.message}"
     found = _LENGTH.search(failure.message)
     if found and re.search(r"tools\W.{0,40}description", named):
@@ -48,7 +48,7 @@ def with_short_descriptions(value: Any, longest: int) -> Any:
             f"{description[: longest - 1].rstrip()}\N{HORIZONTAL ELLIPSIS}"
         )
     items = made.get("input")
-    if isinstance(items, list):  # found tools are separate items
+    if isinstance(items, list):  # found tools are separate input items
         made["input"] = [
             with_short_descriptions(item, longest) if "tools" in item else item
             for item in items
@@ -57,9 +57,9 @@ def with_short_descriptions(value: Any, longest: int) -> Any:
 
 
 def wants_tools(failure: Failure) -> bool:
-    """Return whether the failure requires tools in a request whose history has calls.
+    """Return whether the failure demands tools in a request whose history has calls.
 
-    As LiteLLM says it for Anthropic and Bedrock (anomalyco/opencode#2915), and Bedrock's Converse behind gateways.
+    Messages of LiteLLM for Anthropic and Bedrock (anomalyco/opencode#2915), and of Bedrock's Converse behind gateways.
     """
     return "without `tools=` param" in failure.message or (
         "toolConfig field must be defined" in failure.message
@@ -67,7 +67,7 @@ def wants_tools(failure: Failure) -> bool:
 
 
 def with_placeholder(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a Chat Completions body with a tool that nothing may call, if only its history has calls."""
+    """Return a Chat Completions body with a placeholder tool if only its history has calls."""
     messages = body.get("messages")
     if body.get("tools") or not isinstance(messages, list):
         return dict(body)

@@ -1,8 +1,8 @@
-"""The last step before a Chat Completions body is sent: write it as the strictest server of the format takes it.
+"""The last step before a Chat Completions body is sent: write it in a form that the strictest server accepts.
 
-OpenAI refuses function names outside `^[a-zA-Z0-9_-]{1,64}$` in the history too (github.com/NousResearch/hermes-agent,
+OpenAI refuses function names outside `^[a-zA-Z0-9_-]{1,64}$` also in the history (github.com/NousResearch/hermes-agent,
 issue 51944), calls without results, and results without calls. vLLM, llama.cpp, Groq and Mistral parse the arguments of
-earlier calls, so "" or a list fails there. A body that keeps the rules is returned with the same bytes.
+earlier calls, so "" or a list fails there. A valid body is returned with the same bytes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def wellformed_chat(
     turns: Callable[[list[Written]], list[Written]],
     call_id: Callable[[str], str],
 ) -> Written:
-    """Return the body with legal names, arguments, contents and pairs of calls and results.
+    """Return the body with legal names, arguments and contents, and with pairs of calls and results.
 
     Args:
-        body: A whole request, after every merge.
-        turns: Writes the messages in the order that the server's dialect demands.
-        call_id: Writes a call ID as the dialect demands it.
+        body: A whole request, after all merges.
+        turns: Reorders the messages as the server's dialect requires.
+        call_id: Rewrites a call ID as the dialect requires.
     """
     made = dict(body)
     messages = body.get("messages")
@@ -63,7 +63,9 @@ def wellformed_chat(
 
 
 def _keeps_rules(messages: Sequence[Any]) -> bool:  # noqa: C901 - a call for each message costs more than it explains
-    """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
+    """Return whether the messages are valid as they are. A single loop without function calls, since histories are
+    long.
+    """
     waiting: list[Any] = []
     for message in messages:
         if message.__class__ is not dict:
@@ -141,7 +143,7 @@ def _tool_name(tool: Any) -> str:
 
 
 def distinct_tools(tools: Iterable[Any], name_of: Callable[[Any], str]) -> list[Any]:
-    """Return the tools without a second one of the same name; tools without a name all stay."""
+    """Return the tools without later ones of the same name; tools without a name all stay."""
     seen: set[str] = set()
     kept: list[Any] = []
     for tool in tools:
@@ -160,7 +162,7 @@ def _message(message: Any) -> Any:
     content = message.get("content")
     if (
         isinstance(content, list) and message.get("role") != "assistant"
-    ):  # data of a server returns unchanged
+    ):  # data of the server stays unchanged
         pieces = [piece for piece in content if not _is_blank(piece)]
         if len(pieces) < len(content):
             message = {**message, "content": pieces or None}
@@ -187,7 +189,7 @@ def _is_blank(piece: Any) -> bool:
 
 
 def has_words(content: Any) -> bool:
-    """Return whether a content is more than white space."""
+    """Return whether the content has more than white space."""
     if isinstance(content, str):
         return bool(content.strip())
     return bool(content)
@@ -217,10 +219,10 @@ def _call(call: Any) -> Any:
 
 
 def paired(messages: Sequence[Any], call_id: Callable[[str], str]) -> list[Any]:
-    """Return the messages with one result for each call, right after it.
+    """Return the messages with one result for each call, directly after the call.
 
-    A call without a result gets one that reports it, unless it is in the last message: those are still to be run. A
-    result without a call becomes a text of the user's.
+    A call without a result gets one that states it, unless it is in the last message, whose calls have yet to run. A
+    result without a call becomes text of the user.
     """
     made: list[Any] = []
     place = 0
@@ -243,7 +245,7 @@ def _role(message: Any) -> str:
 def _stretch(
     messages: Sequence[Any], call_id: Callable[[str], str], *, may_wait: bool
 ) -> Sequence[Any]:
-    """Return one answer and all that follows it until the next answer."""
+    """Return the first message and all that follow it up to the next answer, with calls and results paired."""
     first, rest = messages[0], messages[1:]
     calls = first.get("tool_calls") or [] if _role(first) == "assistant" else []
     ids = [str(call.get("id")) for call in calls]

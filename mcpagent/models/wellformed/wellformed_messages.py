@@ -1,8 +1,8 @@
-"""The last step before a Messages body is sent: write it as Anthropic's validation demands it.
+"""The last step before a Messages body is sent: write it in a form that passes Anthropic's validation.
 
-The rules are those of Anthropic's errors: names `^[a-zA-Z0-9_-]{1,128}$`; no blank text block; the first turn is the
+The rules come from Anthropic's errors: names `^[a-zA-Z0-9_-]{1,128}$`; no blank text block; the first turn is the
 user's; results come first in the turn after their calls, one for each call; call IDs are unique; at most four cache
-markers. A body that keeps the rules is returned with the same bytes.
+markers. A valid body is returned with the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mcpagent.utilities.text.for_model import set_apart
 
 LONGEST_NAME = 128
 _UNSAID = "none"
-"""Replaces the text of a block without text, because Anthropic refuses a blank one."""
+"""Replaces a blank text in a block, because Anthropic refuses it."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 MOST_MARKERS = 4
 
@@ -43,7 +43,7 @@ def wellformed_messages(body: Mapping[str, Any]) -> Written:
 
 
 def _distinct(tools: Sequence[Any]) -> list[Any]:
-    """Return the tools without a second one of the same name, and without markers on deferred ones."""
+    """Return the tools without later ones of the same name, and without cache markers on deferred ones."""
     seen: set[str] = set()
     kept: list[Any] = []
     for tool in tools:
@@ -64,7 +64,9 @@ def _distinct(tools: Sequence[Any]) -> list[Any]:
 
 
 def _keeps_rules(turns: Sequence[Any]) -> bool:  # noqa: C901 - a call for each message costs more than it explains
-    """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
+    """Return whether the turns are valid as they are. A single loop without function calls, since histories are
+    long.
+    """
     before = ""
     waiting: set[Any] = set()
     seen: set[Any] = set()
@@ -126,7 +128,7 @@ def _keeps_rules(turns: Sequence[Any]) -> bool:  # noqa: C901 - a call for each 
 
 
 def _turns(messages: Sequence[Any]) -> list[Any]:
-    """Return turns that alternate, each with content, and calls next to their results."""
+    """Return turns that alternate, each with content, and with calls followed by their results."""
     made: list[Any] = []
     for message in messages:
         turn = _turn(message)
@@ -209,9 +211,9 @@ def _result(block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _paired(turns: Sequence[Any]) -> list[Any]:
-    """Return the turns with one result for each call at the beginning of the turn that follows it.
+    """Return the turns with one result for each call at the beginning of the next turn.
 
-    Calls of the last turn are still to be run.
+    Calls of the last turn have yet to run.
     """
     made: list[Any] = []
     seen: set[str] = set()
@@ -248,7 +250,7 @@ def _results(turn: Mapping[str, Any]) -> list[Any]:
 
 
 def _match(made: list[Any], seen: set[str]) -> None:
-    """Rewrite the last two turns, an answer and what follows it, so that calls and results are pairs."""
+    """Rewrite the last two turns, an answer and its successor, so that calls and results are paired."""
     turn = made[-1]
     answer = None
     if len(made) > 1:
@@ -297,7 +299,7 @@ def _match(made: list[Any], seen: set[str]) -> None:
 
 
 def _new_id(asked: str, number: int, seen: set[str]) -> str:
-    """Return an ID that no call before has, the same for the same history."""
+    """Return an ID that no earlier call has; the same history always gives the same ID."""
     base = sendable_name(asked, 48)
     return f"{base}_{len(seen)}_{number}"
 
@@ -320,7 +322,7 @@ def _as_text(result: Mapping[str, Any]) -> Written:
 
 
 def with_few_markers(body: Written) -> Written:
-    """Return the body with at most four cache markers: remove the earliest of those in the turns."""
+    """Return the body with at most four cache markers, by removing the earliest ones in the turns."""
     blocks = [*_listed(body.get("tools")), *_listed(body.get("system"))]
     marked = sum("cache_control" in block for block in blocks) + (
         "cache_control" in body

@@ -1,7 +1,7 @@
-"""The last step before a Responses body is sent: write its items as OpenAI's validation demands them.
+"""The last step before a Responses body is sent: write its items in a form that passes OpenAI's validation.
 
-The rules are those of its errors: names `^[a-zA-Z0-9_-]{1,64}$`; arguments that are JSON; one output for each
-`function_call`; no message without content. A body that keeps the rules is returned with the same bytes.
+The rules come from OpenAI's errors: names `^[a-zA-Z0-9_-]{1,64}$`; arguments that are JSON; one output for each
+`function_call`; no message without content. A valid body is returned with the same bytes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from mcpagent.utilities.text.for_model import set_apart
 def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> Written:
     """Return the body with legal names, arguments and contents, and one output for each call.
 
-    `parses_arguments`: whether the server reads the arguments of earlier calls. OpenAI takes any text, so that they go
-    back as the model wrote them.
+    `parses_arguments`: the server parses the arguments of earlier calls. OpenAI accepts any text, so they are sent back
+    as the model wrote them.
     """
     made = dict(body)
     items = body.get("input")
@@ -49,7 +49,7 @@ def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> 
 
 
 def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa: C901 - one loop, since histories are long
-    """Return whether the input is valid as it is; one loop without function calls, since histories are long."""
+    """Return whether the input is valid as it is. A single loop without function calls, since histories are long."""
     waiting: set[Any] = set()
     seen: set[Any] = set()
     is_answered = False
@@ -127,7 +127,7 @@ def _with_legal_name(written: Any) -> Any:
 
 
 def _without_last_thoughts(items: Sequence[Any]) -> list[Any]:
-    """Return the items without reasoning that nothing of its answer follows: OpenAI refuses it."""
+    """Return the items without reasoning at the end of an answer, which OpenAI refuses."""
     made: list[Any] = []
     is_answer = False
     for item in reversed(items):
@@ -140,7 +140,7 @@ def _without_last_thoughts(items: Sequence[Any]) -> list[Any]:
 
 
 def _is_empty(item: Mapping[str, Any]) -> bool:
-    """Return whether the item is of no kind, reasoning without its ID, or a message without content."""
+    """Return whether the item has no type, is reasoning without its ID, or a message without content."""
     kind = item.get("type")
     if kind is None:
         return "role" not in item
@@ -173,7 +173,7 @@ def _item(item: Any, parses_arguments: bool) -> Any:
             return {**item, "output": output if has_words(output) else NO_OUTPUT}
         case "message":
             if "role" not in item or ("type" in item and item["role"] != "user"):
-                return item  # data of the provider returns unchanged
+                return item  # data of the provider stays unchanged
             content = _without_blanks(item.get("content"))
             if not has_words(content):
                 return None
@@ -185,7 +185,7 @@ def _item(item: Any, parses_arguments: bool) -> Any:
 
 
 def _without_blanks(content: Any) -> Any:
-    """Return a list without the user's blank texts; the provider's own items stay."""
+    """Return the content without blank texts; the provider's own items stay."""
     if not isinstance(content, list):
         return content
     kept = [piece for piece in content if not _is_blank(piece)]
@@ -202,7 +202,7 @@ def _is_blank(piece: Any) -> bool:
 
 
 def _paired(items: Sequence[Any]) -> list[Any]:
-    """Return the items with one output for each call, after it; calls at the end are still to be run."""
+    """Return the items with one output for each call, after it; calls at the end have yet to run."""
     calls = [_call_id(item) for item in items if _kind(item) == "function_call"]
     outputs = [
         _call_id(item) for item in items if _kind(item) == "function_call_output"
@@ -259,7 +259,7 @@ def _paired(items: Sequence[Any]) -> list[Any]:
 
 
 def _calls_at_the_end(items: Sequence[Any]) -> set[str]:
-    """Return the calls of the last answer if nothing of the next turn follows them."""
+    """Return the IDs of the last answer's calls, if no item of the next turn follows them."""
     ids: set[str] = set()
     for item in reversed(items):
         if _kind(item) == "function_call_output" or (
@@ -272,7 +272,7 @@ def _calls_at_the_end(items: Sequence[Any]) -> set[str]:
 
 
 def _ends_calls(item: Any) -> bool:
-    """Return whether the item belongs to the next turn, so that outputs of calls precede it."""
+    """Return whether the item belongs to the next turn, so that outputs of earlier calls must precede it."""
     return _kind(item) in ("message", "reasoning", "additional_tools")
 
 

@@ -1,1 +1,3 @@
-"""Consent to run, read and send: describe what files request, compute digests, and store the user's approvals."""
+"""Consent to start programs, read files and send data: describe the effects of files, compute digests, store
+consents.
+"""

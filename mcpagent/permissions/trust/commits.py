@@ -1,6 +1,6 @@
-"""Find the files that other people's commits changed since a consent, by git.
+"""Find the files that other people's commits changed since a consent, using git.
 
-The author of a commit decides, not the way a program starts: no table lists the files that a command runs.
+The author of a commit decides, not the way a program starts: there is no table of the files that a command runs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _HERE = re.compile(
     r"|(?:merge|pull)\b.*: Merge made by )",
     re.MULTILINE,
 )
-"""Lines of git's own logs about a commit that was made here, and did not come from elsewhere."""
+"""Matches lines of git's reflogs about a commit that was made in this clone, not fetched."""
 
 _MOST_LOGS, _MOST_COMMITS = 1_000, 1_000
 
 
 def head_commit(folder: Path) -> str:
-    """Return the commit that the folder's repository is at; "" without a repository, a commit or git."""
+    """Return the current commit of the folder's repository; "" without a repository, a commit or git."""
     try:
         return git(folder, "rev-parse", "--verify", "-q", "HEAD").strip()
     except GIT_FAILURES:
@@ -37,7 +37,7 @@ def head_commit(folder: Path) -> str:
 
 
 def files_of_project(folder: Path) -> Iterator[Path]:
-    """Yield the files of the folder that git does not ignore; without git all files but hidden ones."""
+    """Yield the files of the folder that git does not ignore; without git, all files except hidden ones."""
     try:
         listed = git(
             folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard"
@@ -53,11 +53,11 @@ def files_of_project(folder: Path) -> Iterator[Path]:
 def files_changed_by_others(
     folder: Path, commit: str, paths: Sequence[str]
 ) -> list[str] | None:
-    """Return the files at these paths, and below them, that other people's commits changed after this commit.
+    """Return the files at or below these paths that other people's commits changed after this commit.
 
-    A commit is the person's own if it was made in this clone and has their e-mail address as its author's: an address
-    alone can be forged. A change that the person committed here on another branch is theirs also if it came back in a
-    squashed commit. Returns None if git cannot tell, as for a commit that it does not know.
+    A commit is the user's own if it was made in this clone and its author has the user's e-mail address; an address
+    alone can be forged. A change that the user committed here on another branch is their own, even if it came back in a
+    squashed commit. Returns None if git cannot decide, for instance if it does not know the commit.
     """
     if not commit:
         return []
@@ -81,7 +81,7 @@ def _changed_by_others(folder: Path, commit: str, paths: Sequence[str]) -> list[
     def is_own(one: _Commit) -> bool:
         return one.author == address and one.number in made_here
 
-    # Three dots: also the commits that were undone.
+    # Three dots include commits that were undone.
     commits = _commits(folder, [f"{commit}...HEAD"], inside)
     squashed = set[Change]()
     if made_here and not all(map(is_own, commits)):
@@ -92,12 +92,12 @@ def _changed_by_others(folder: Path, commit: str, paths: Sequence[str]) -> list[
     others = filterfalse(is_own, commits)
     by_others = {change for one in others for change in one.changes} - squashed
     by_person = touched - {path for path, _ in by_others}
-    # A file that differs, and that no commit names, came by a merge that took an older one.
+    # If a file differs and no commit names it, a merge restored an older version.
     return sorted({*filter(None, differing.split("\0"))} - by_person)
 
 
 Change: TypeAlias = tuple[str, str]
-"""A path, and git's number of the content that it got."""
+"""A path, and git's object ID of its new content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class _Commit:
 
 
 def _commits(folder: Path, which: Sequence[str], paths: Sequence[str]) -> list[_Commit]:
-    """Return commits with their changes of these paths; of a merge, what differs from all of its parents.
+    """Return commits with their changes to these paths; for a merge, the differences from all its parents.
 
-    Two NULs are before each commit. One alone could be before a path that looks like the beginning of a commit.
+    Two NULs precede each commit. A single one could also precede a path that looks like the start of a commit.
     """
     command = ["--literal-pathspecs", "log", "--ignore-missing", "--no-show-signature"]
     command += ["-c", "--raw", "--no-abbrev", "--no-renames", "-z"]
@@ -119,7 +119,9 @@ def _commits(folder: Path, which: Sequence[str], paths: Sequence[str]) -> list[_
 
 
 def _commit_of(block: str) -> _Commit:
-    """Parse `NUMBER AUTHOR`, then for each change `:... CONTENT STATUS` and the path, all ended by a NUL."""
+    """Parse a commit: `NUMBER AUTHOR`, then for each change `:... CONTENT STATUS` and the path, each followed by a
+    NUL.
+    """
     head, _, rest = block.partition("\0")
     number, _, author = head.partition(" ")
     parts = rest.strip("\0\n").split("\0")
@@ -147,7 +149,7 @@ def _commits_made_here(folder: Path) -> Collection[str]:
 
 
 def _own_address(folder: Path) -> str | None:
-    """Return the person's e-mail address; None if git knows none."""
+    """Return the user's e-mail address as configured in git, or None."""
     try:
         found = re.search(r"<([^>]*)>", git(folder, "var", "GIT_AUTHOR_IDENT"))
     except GIT_FAILURES:

@@ -1,4 +1,4 @@
-"""Consent: which servers need it, and the one place that asks for it and stores it."""
+"""Consent to servers: which ones need it, and the single function that asks for it and stores it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from mcpagent.permissions.trust.trust_store import TrustStore
 
 Answer: TypeAlias = Literal["always", "once", "no"]
 AskTrust: TypeAlias = Callable[[Sequence[Description]], Answer]
-"""Shows what these descriptions say and asks about all of them at once."""
+"""Callback that shows these descriptions and asks one question about all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """The descriptions that were allowed and refused. `problems` are lines about consents that could not be stored."""
+    """The descriptions that the user allowed and refused. `problems` has a line for each consent that could not be
+    stored.
+    """
 
     allowed: tuple[Description, ...] = ()
     refused: tuple[Description, ...] = ()
     problems: tuple[str, ...] = ()
 
     def covers(self, server: ServerConfig) -> bool:
-        """Return whether the server may be started."""
+        """Return whether the server may start."""
         if not needs_consent(server):
             return True
         digest = describe(server).digest()
@@ -33,7 +35,7 @@ class Consent:
 
 
 def needs_consent(server: ServerConfig) -> bool:
-    """Return whether another person may have written it: it was found in a project, or in a card from outside."""
+    """Return whether another person may have written the entry: it comes from a project, or from a card of others."""
     return server.scope in ("project", "card") and not server.disabled
 
 
@@ -45,7 +47,7 @@ def described(servers: Iterable[ServerConfig]) -> list[Description]:
 def without_consent(
     found: Iterable[Description], store: TrustStore
 ) -> list[Description]:
-    """Return those without a stored consent to their present digest, each once."""
+    """Return the descriptions without a stored consent to their current digest, each once."""
     by_digest = {item.digest(): item for item in found}
     if by_digest:
         known = store.digests()
@@ -57,9 +59,9 @@ def without_consent(
 def consent_to(
     found: Sequence[Description], store: TrustStore, ask: AskTrust | None
 ) -> Consent:
-    """Ask about descriptions without a stored consent, and store the answer "always".
+    """Ask about the descriptions without a stored consent; if the answer is "always", store it.
 
-    `ask` is None if no one can be asked.
+    `ask` is None if no person can be asked.
     """
     asked = without_consent(found, store)
     answer = "no"

@@ -1,4 +1,4 @@
-"""Describe what an entry of a file starts, reads and sends: the value that a person sees and consents to."""
+"""Describe what an entry of a file starts, reads and sends. The user sees this value and consents to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.utilities.text.secrets import Secret, as_written
 
 Kind: TypeAlias = Literal["server", "card", "model", "skill"]
-"""A server of a file or card, a card itself, the model that a project's settings choose, and a project's skill."""
+"""The subject of a description: a server in a file or card, a card itself, the model that a project's settings choose,
+or a project's skill.
+"""
 
 _TOLD_APART = frozenset(
     {
@@ -37,7 +39,9 @@ _TOLD_APART = frozenset(
 )
 _LONGEST_PATH = 1_000
 _CHANGES_NOTHING = frozenset({"disabled", "enabled", "timeout"})
-"""Keys that change neither what runs, nor what it may do, nor what the model reads; so do those in seconds."""
+"""Keys that affect neither which code runs, nor what it may do, nor what the model reads. Keys in seconds are the
+same.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +54,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The effects of one entry, or one card.
+    """The effects of one entry or card, which the user consents to.
 
-    `place` is the real path of its file, and `source` the name of the file in errors. Every literal of the entry is in
-    the facts in full; a value of the person's environment or keyring is there as `${NAME}`. `notes` are shown too, and
-    a consent is not bound to them: the variables of a file that the entry names, which may change as code may. If git
-    ignores that file, they have the names alone. `words` are those that may name a file, and `folder` is where its
-    program runs; "" if it runs none. `is_users` is True for an entry of the user's own file.
+    `place` is the real path of its file, `source` the file's name in errors. `facts` contain every literal of the entry
+    in full, and values of the user's environment or keyring as `${NAME}`. `notes` are shown too, but are not part of
+    the consent: variables of a file that the entry names, which may change like code. If git ignores that file, only
+    their names are shown. `words` may name files. `folder` is the working folder of its program, "" if it starts none.
+    `is_users` is True for an entry in the user's own file.
     """
 
     name: str
@@ -70,7 +74,7 @@ class Description:
     is_users: bool = False
 
     def digest(self) -> str:
-        """Return a SHA-256 digest of name, place and facts; the line of the entry is not part of it."""
+        """Return a SHA-256 digest of name, place and facts, which does not depend on the line of the entry."""
         data = [
             self.kind,
             self.place,
@@ -83,18 +87,20 @@ class Description:
 
 
 def file_of(source: str) -> str:
-    """Return the path in `file:line`."""
+    """Return the path part of `file:line`."""
     return re.sub(r":\d+\Z", "", source)
 
 
 def real_place(path: str) -> str:
-    """Return the path of the file: its folder without links, its own name unchanged. A link is another place."""
+    """Return the path of the file with links in its folder resolved. A link in the last component is not followed: it
+    is a different place.
+    """
     whole = Path(path).absolute()
     return os.path.join(os.path.realpath(whole.parent), whole.name)
 
 
 def describe(config: ServerConfig) -> Description:
-    """Describe the server from the very value that it is started from."""
+    """Describe a server, from the same value that starts it."""
     facts = list[Fact]()
     folder, words = "", tuple[str, ...]()
     entry = {
@@ -137,14 +143,16 @@ def describe(config: ServerConfig) -> Description:
 
 
 def project_of(item: Description) -> Path:
-    """Return the project folder: that of the entry's file, or where a program of the user's own file runs."""
+    """Return the project folder: of the entry's file, or, for the user's own file, the folder in which the program
+    runs.
+    """
     if item.is_users and item.folder:
         return Path(item.folder)
     return own_workspace(Path(item.place).parent)
 
 
 def names_project_file(item: Description) -> bool:
-    """Return whether a word of the entry names a file or folder inside of its project."""
+    """Return whether a word of the entry names a file or folder inside its project."""
     project = os.path.realpath(project_of(item))
     parts = [part for word in item.words for part in _parts_of(word)]
     paths = [
@@ -159,14 +167,16 @@ def names_project_file(item: Description) -> bool:
 
 
 def watched_paths(item: Description) -> tuple[str, ...]:
-    """Return the paths whose changes by others are reported: the entry's file, and the folders whose code may run."""
+    """Return the paths whose changes by other people are reported: the entry's file, and the folders whose code may
+    run.
+    """
     if item.folder:
         return item.place, str(project_of(item)), item.folder
     return (item.place,)
 
 
 def _of_file(name: str, value: str | Secret) -> Fact:
-    """Return a variable of an `envFile`: in full, or as `NAME (in .env)` if the file is the person's own."""
+    """Return a variable of an `envFile` as a fact: in full, or as `NAME (in .env)` if the file is the user's own."""
     if isinstance(value, Secret) and value.origin:
         return Fact("variable", f"{name} {value.origin}")
     return Fact("variable", f"{name}={as_written(value)}")
@@ -175,10 +185,10 @@ def _of_file(name: str, value: str | Secret) -> Fact:
 def _address_and_headers(
     config: ServerConfig, entry: Mapping[str, Any]
 ) -> Iterator[Fact]:
-    """Yield the address and the headers as the entry has them.
+    """Yield the address and the headers as written in the entry.
 
-    An `Authorization` header that the reader makes of the user and password in an address is shown as that address, and
-    one that it makes of a token under `sign_in` as that sign-in.
+    An `Authorization` header that comes from the user and password in an address is shown as that address; one that
+    comes from a token under `sign_in`, as that sign-in.
     """
     address, headers = as_written(config.url), dict(config.headers)
     written = {name.lower() for name in entry.get("headers") or ()}
@@ -192,7 +202,7 @@ def _address_and_headers(
 
 
 def _api(config: ServerConfig) -> Iterator[Fact]:
-    """Yield the document of an HTTP API, where requests go if the entry leaves that to it, and the credentials."""
+    """Yield the document of an HTTP API, its request address if the document defines it, and the credentials."""
     document = config.openapi if isinstance(config.openapi, str) else "a document"
     yield Fact("reads the API description", document)
     if not config.url:
@@ -205,7 +215,7 @@ _DEFAULT = re.compile(r"\$\{\w+:-([^}]*)\}")
 
 
 def _parts_of(word: str) -> Iterator[str]:
-    """Yield the word, the part behind `=` in `--config=file`, and the path of a module such as `package.server`.
+    """Yield the word, the part after `=` in `--config=file`, and the path of a module such as `package.server`.
 
     A variable counts as its default, as in `${SERVER:-server.py}`.
     """
@@ -217,7 +227,7 @@ def _parts_of(word: str) -> Iterator[str]:
 
 
 def _sign_in(entry: Any) -> Iterator[Fact]:
-    """Yield how it signs in, as written."""
+    """Yield the settings under `sign_in`, as written."""
     if isinstance(entry, Mapping):
         for name, value in sorted(entry.items()):
             if isinstance(value, str):
@@ -230,7 +240,9 @@ def _sign_in(entry: Any) -> Iterator[Fact]:
 
 
 def _said(entry: Mapping[str, Any]) -> Iterator[Fact]:
-    """Yield the rest of the entry under our keys: which tools run unasked, what the server may ask, and the like."""
+    """Yield the other settings of the entry, such as tools that run without approval, and what the server may
+    request.
+    """
     for key, value in sorted(entry.items()):
         ours = (
             key in KEY_OF_SPELLING

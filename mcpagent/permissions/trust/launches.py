@@ -24,14 +24,16 @@ _INHERITED = """
     APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES
     SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME USERPROFILE
 """
-"""What a server sees of our environment besides what its configuration declares: enough to run, and no secrets."""
+"""The environment variables that a server inherits from mcpagent, in addition to those in its configuration: enough to
+run, and no secrets.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A process to start. `environment` is its whole environment.
+    """A process to start. `environment` is its complete environment.
 
-    `program` is a path; `folder` is "" for the current one.
+    `program` is a path; `folder` is the working folder, "" for the current one.
     """
 
     program: str
@@ -55,7 +57,7 @@ def launch_of(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
 def child_environment(
     config: ServerConfig, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the allow-listed part of `environ` plus what the configuration declares."""
+    """Return the inherited variables of `environ` (an allow list), and those that the configuration sets."""
     inherited = {
         name: environ[name]
         for name in _INHERITED.split()
@@ -69,10 +71,11 @@ def child_environment(
 
 
 def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
-    """Return the path of the program that a command names. Raises `ServerError`, with a similar name, if there is none.
+    """Return the path of the program that a command names. Raises `ServerError`, which suggests a similar name, if it
+    is missing.
 
-    A command with a slash is a path, relative to the server's folder. A command without a slash is looked up in the
-    absolute folders of PATH, and nowhere else.
+    A command with a slash is a path relative to the server's folder. Another command is searched only in the absolute
+    folders of PATH.
     """
     command = revealed(config.command)
     if config.cwd and not Path(config.cwd).is_dir():
@@ -110,7 +113,7 @@ def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
 
 
 def split_command(command: str) -> str | None:
-    """Return how to write a command line as `command` and `args`, or None for a single word."""
+    """Return how to write a whole command line as `command` and `args`; None if it is a single word."""
     try:
         program, *arguments = shlex.split(command)
     except ValueError:

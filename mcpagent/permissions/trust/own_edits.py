@@ -1,7 +1,7 @@
-"""Find out whether the person who works in a project wrote a changed tool: its new texts are in the project's files.
+"""Find out whether the user wrote a changed tool: then its new texts are in the project's files.
 
-How a program starts does not show whose code it runs. A text that stands in the project's files does: neither a package
-that was updated nor a tool list that was fetched over the network puts one there.
+The start command of a program does not show whose code it runs. Texts in the project's files do: neither an updated
+package nor a tool list from the network puts them there.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from mcpagent.permissions.trust.commits import files_of_project
 from mcpagent.utilities.filesystem.bounded_files import read_bounded
 
 MOST_FILES, MOST_BYTES = 5_000, 20_000_000
-"""Files that are looked at, and bytes that are read of them, the newest files first."""
+"""Maximum number of files that are searched, and of bytes that are read; the newest files come first."""
 
 _MOST_OF_FILE = 1_000_000
 _WORD = re.compile(r"[^\W_]+")
 
 
 def are_written_in(folder: Path, texts: Iterable[str], tool: str) -> bool:
-    """Return whether each line of two or more words in the texts stands in a file of the project.
+    """Return whether each line of two or more words in the texts appears in a file of the project.
 
-    Punctuation, case, quotation marks and line ends do not count: a text may be divided in code. The code may have a
-    variable in place of the tool's name. Single words, as names and types, may be anything.
+    Punctuation, case, quotation marks and line breaks are ignored, since code may split a text. The code may have a
+    variable instead of the tool's name. Lines of a single word, such as names and types, are ignored.
     """
     name = _words_of(tool)
     lines = {_words_of(line) for text in texts for line in text.splitlines()}

@@ -1,4 +1,4 @@
-"""Store the consents that were given for good, in a file that only their user can read."""
+"""Store permanent consents in a file that only its user can read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMAT = 3
 
 @dataclass(frozen=True, slots=True)
 class StoredConsent:
-    """The digest that the user agreed to, and the commit of the project's repository at that time ("": none)."""
+    """The digest that the user consented to, and the commit of the project's repository at that time ("": none)."""
 
     name: str
     file: str
@@ -28,7 +28,7 @@ class StoredConsent:
 
 
 class TrustStore:
-    """The stored consents of the user. A file that cannot be read, or has another format, counts as empty."""
+    """The user's permanent consents. A file that cannot be read, or has another format, counts as empty."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,11 +39,13 @@ class TrustStore:
         return cls(state_folder(environ) / "trust.json")
 
     def digests(self) -> frozenset[str]:
-        """Return all that the user agreed to."""
+        """Return all digests that the user consented to."""
         return frozenset(entry.digest for entry in self.entries())
 
     def add(self, descriptions: Iterable[Description]) -> None:
-        """Store consent to these in place of an earlier one. Raises `ConfigError` if it cannot be written."""
+        """Store the consent to these descriptions, replacing earlier ones. Raises `ConfigError` if the file is not
+        writable.
+        """
         commits: dict[Path, str] = {}
         fresh = list[StoredConsent]()
         for item in descriptions:
@@ -63,7 +65,7 @@ class TrustStore:
             self._write([*kept, *fresh])
 
     def remove(self, files: Iterable[str]) -> list[StoredConsent]:
-        """Forget the consents to these files, and return them. Raises `ConfigError` if it cannot be written."""
+        """Remove the consents to these files, and return them. Raises `ConfigError` if the file is not writable."""
         wanted = frozenset(files)
         with alone_with(self.path):
             entries = self.entries()
@@ -71,7 +73,7 @@ class TrustStore:
         return [entry for entry in entries if entry.file in wanted]
 
     def remove_entry(self, file: str, name: str) -> None:
-        """Forget the consent to one entry of a file. Raises `ConfigError` if it cannot be written."""
+        """Remove the consent to one entry of a file. Raises `ConfigError` if the file is not writable."""
         with alone_with(self.path):
             entries = self.entries()
             kept = [one for one in entries if (one.file, one.name) != (file, name)]

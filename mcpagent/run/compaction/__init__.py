@@ -1,1 +1,1 @@
-"""Keep a conversation within its model's window: when to compact it, which part, and the summary that remains."""
+"""Keep a conversation within its model's window: when to compact, which part, and the summary that replaces it."""

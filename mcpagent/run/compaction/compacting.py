@@ -1,4 +1,4 @@
-"""Compact a conversation when it no longer fits its model, and when the caller requests it.
+"""Compact a conversation when it no longer fits its model, or when the caller requests it.
 
 The history stays complete: it gets a `Compacted` part, and the messages to send are computed from these parts.
 """
@@ -48,25 +48,26 @@ from mcpagent.values.messages import (
 )
 
 LEAST_GAIN = 0.1
-"""The least share of a request that compaction must save: with less it would soon run again, and each run costs the
-cache."""
+"""Minimum share of a request that a compaction must save. With less, another one would soon follow, and each one
+invalidates the cache.
+"""
 
 REFUSED_SHARE = 0.9
-"""If the window is unknown or wrong: the share of a refused request that the model is assumed to accept."""
+"""If the window is unknown or wrong: the assumed window, as a share of the refused request."""
 
 BRIEF_LENGTH = 1_000
-"""Characters: a shorter result is reduced to a line or two, with its handle."""
+"""Maximum number of characters of a result that is reduced to one or two lines with its ID."""
 
 LEAST_SUMMARY, MOST_SUMMARY = 60, 6_000
-"""Tokens of a summary."""
+"""Minimum and maximum number of tokens of a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowFit:
     """The space in the context window, in estimated tokens.
 
-    `now` is the size of the next request, `fixed` its part that is no removable message; `limit` and `aim` are None if
-    the window is unknown.
+    `now` is the size of the next request, `fixed` the part of it that is not a removable message. `limit` is the size
+    above which it is compacted, `aim` the target size; both are None if the window is unknown.
     """
 
     measure: Measure
@@ -83,14 +84,16 @@ class WindowFit:
 
     @property
     def room(self) -> int | None:
-        """The tokens for messages after a compaction: half of the window, if most of it is already used."""
+        """Number of tokens for messages after a compaction, at least half of the window's free part; None if the window
+        is unknown.
+        """
         if self.limit is None or self.aim is None:
             return None
         return max(self.aim - self.fixed, (self.limit - self.fixed) // 2, 0)
 
 
 def fit_of(run: AgentRun, *, refused: bool = False) -> WindowFit:
-    """Measure the current conversation; `refused`: its request was too long."""
+    """Measure the current conversation; `refused`: its last request was too long."""
     conversation = run.conversation
     measure = measured(conversation, run.model.name, lambda names: _fixed(run, names))
     always = _fixed(run, [tool.name for tool in run.tools.offer()])
@@ -116,7 +119,7 @@ def fit_of(run: AgentRun, *, refused: bool = False) -> WindowFit:
 
 
 def estimated_request(run: AgentRun) -> int:
-    """Tokens of the request that the conversation would be sent with now."""
+    """Return the estimated tokens of the next request."""
     return (
         _fixed(run, [tool.name for tool in run.tools.offer()])
         + run.conversation.sent_tokens()
@@ -124,16 +127,16 @@ def estimated_request(run: AgentRun) -> int:
 
 
 def _fixed(run: AgentRun, names: Sequence[str]) -> int:
-    """Return the estimated tokens of the system prompt, and of the definitions of tools with these names."""
+    """Return the estimated tokens of the system prompt and of the definitions of tools with these names."""
     return text_tokens(run.conversation.system) + int(
         run.tools.tokens(names) * DEFINITION_SHARE
     )
 
 
 async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
-    """Compact the conversation if its next request would be too long; True if it did, which is reported.
+    """Compact the conversation if its next request would be too long; return whether it did, which is also reported.
 
-    Raises as `summarised`. `refused`: the request was sent, and was too long.
+    Raises the errors of `summarised`. `refused`: the request was sent and was too long.
     """
     if run.compaction is None:
         return False
@@ -162,7 +165,7 @@ async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
 
 
 async def _set_aside(run: AgentRun, live: CuttableRange, part: Compacted) -> Compacted:
-    """Offload the results that the compaction shortens and add their handles, so that the model can read the rest."""
+    """Offload the results that the compaction shortens, and add their IDs, so that the model can read the rest."""
     known = {}
     if live.before is not None:
         known = {result.call_id: result for result in live.before.shortened}
@@ -191,9 +194,9 @@ async def _set_aside(run: AgentRun, live: CuttableRange, part: Compacted) -> Com
 
 
 async def compact_now(run: AgentRun, keep: str = "") -> ConversationCompacted | None:
-    """Summarise all messages before the last question, if they fit; return None if there is nothing to summarise.
+    """Summarise all messages before the last prompt, even if they fit; return None if there is nothing to summarise.
 
-    It waits in the conversation for the next prompt. `keep` is what the summary is above all to have.
+    The compaction is queued for the next prompt. `keep` describes what the summary must preserve.
     """
     conversation, live = run.conversation, _live(run)
     if conversation.is_just_compacted:
@@ -226,11 +229,12 @@ def _live(run: AgentRun) -> CuttableRange:
 
 
 def _asked(run: AgentRun, end: int) -> int | None:
-    """Return the position of the current or last question; None if it comes after the end."""
+    """Return the index of the current or last prompt; None if it comes after `end`."""
     if run.conversation.has_unanswered_prompt:
         return None
     messages = run.conversation.messages
-    # By its text first: a resumed run begins after its question, and a note to the model there is no question.
+    # First search by text: a resumed run begins after its prompt, where a user message can be a note instead of a
+    # prompt.
     backwards = _prompts(messages, range(end - 1, -1, -1))
     said = next(
         (at for at in backwards if messages[at].text == run.context.prompt), None
@@ -255,7 +259,9 @@ def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
 async def _compacted(
     run: AgentRun, live: CuttableRange, fit: WindowFit, most: float
 ) -> tuple[Compacted, Summary] | None:
-    """Return a compaction so that messages take at most `most` tokens, which is less than now; None if impossible."""
+    """Return a compaction that reduces the messages to at most `most` tokens, with its summary; None if that is
+    impossible.
+    """
     room, whole = fit.room or 0, live
     behind = 0
     if run.conversation.has_unanswered_prompt:
@@ -278,7 +284,7 @@ async def _compacted(
         placed = "x" * 4 * _summary_tokens(room)
         if live.tokens(shortest(live, cut, placed, room)) <= most:
             return await _cut_at(run, live, fit, cut, room)
-    # There is nothing before the steps that have to stay: they themselves are too long.
+    # No message precedes the steps that have to stay, so these themselves are too long.
     live = whole
     shortened = shortest(live, live.begin, live.summary, room)
     if shortened != live.before and live.tokens(shortened) <= most:
@@ -309,7 +315,7 @@ async def _cut_at(
         takes = fit.measure.estimate_for(fit.window)
     is_fitting = takes is None or size + 2 * tokens <= takes
     answer = answer_tokens(tokens, run.settings)
-    if takes is not None:  # the rest is for thinking
+    if takes is not None:  # the rest is for reasoning
         answer = max(min(answer, takes - size), 2 * tokens)
     if before and compacted_in(before[0]) is not None:
         told = before[1:]
@@ -339,7 +345,7 @@ def _summary_tokens(room: int) -> int:
 
 
 def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
-    """Return a request like those of the conversation."""
+    """Return a request with these messages and otherwise like the conversation's own."""
     tools = run.tools
     return ModelRequest(
         system=run.conversation.system,
@@ -387,7 +393,7 @@ def _say(
 
 
 def sent_now(conversation: Conversation) -> Conversation:
-    """Return the conversation for its next prompt, with the queued notes."""
+    """Return a copy of the conversation with queued notes appended, as for its next prompt."""
     copy = conversation.first()
     copy.deliver()
     return copy

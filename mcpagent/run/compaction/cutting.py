@@ -1,7 +1,7 @@
-"""Choose where to cut a history, and shorten its old results: pure functions of the messages and the tokens available.
+"""Choose where to cut a history, and shorten its old results: pure functions of the messages and the available tokens.
 
-A cut is between whole steps, so calls stay with their results. Old results are shortened first. Only if that is not
-enough, a summary replaces the messages before the cut.
+A cut is always between whole steps, so calls stay with their results. Old results are shortened first. Only if that is
+not enough, a summary replaces the messages before the cut.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from mcpagent.values.messages import (
 )
 
 LENGTHS = (8_000, 2_000, 400, 100)
-"""Characters to keep of a result, tried in order until the messages fit."""
+"""Numbers of characters that remain of a result, tried in order until the messages fit."""
 
 OLD_LENGTH = 400
-"""Characters to keep of an old result."""
+"""Number of characters that remain of an old result."""
 
 SUMMARY_SHARE = 0.25
-"""The share of the target size for the summary; the rest is for messages that stay."""
+"""Share of the target size for the summary; the rest is for messages that stay."""
 
 HEAD_TOKENS = 120
-"""Tokens of the text around a summary."""
+"""Tokens of the text that surrounds a summary."""
 
 
 def shorter(result: ToolResult, length: int) -> ToolResult:
-    """Return the beginning of the result, or the same result if it is not much longer."""
+    """Return the beginning of the result, or the same result if it is not much longer than `length`."""
     text = result.text
     files = sum(isinstance(part, FILE_PARTS) for part in result.content)
     if len(text) <= 1.1 * length + 80 and not files:
@@ -64,8 +64,8 @@ def shorter(result: ToolResult, length: int) -> ToolResult:
 class CuttableRange:
     """The part of a history that may be cut: from `begin`, the last cut, to `end`.
 
-    `before` is the last compaction, in the message at `place`; `asked` is the position of the current question, None if
-    it comes after the end.
+    `before` is the last compaction, in the message at `place`. `asked` is the index of the current prompt, None if it
+    comes after `end`.
     """
 
     messages: Sequence[Message]
@@ -79,7 +79,7 @@ class CuttableRange:
     def of(
         cls, messages: Sequence[Message], end: int, place: int | None, asked: int | None
     ) -> CuttableRange:
-        """Return the part up to the end; the last `Compacted` in it, if any, is at this position."""
+        """Return the part of the history up to `end`. The last compaction is in the message at `place`, or None."""
         before = None
         if place is not None:
             before = compacted_in(messages[place])
@@ -91,13 +91,15 @@ class CuttableRange:
 
     @property
     def summary(self) -> str:
-        """The summary of all messages that were cut off so far."""
+        """The summary of all messages omitted so far, or ""."""
         if self.before is not None:
             return self.before.summary
         return ""
 
     def released(self) -> CuttableRange:
-        """Return the same, without the question of the last cut if it is no longer the current one."""
+        """Return the same range, without the prompt that the last cut preserved if that is no longer the current
+        one.
+        """
         if self.before is None or not self.before.pinned:
             return self
         stays = (
@@ -113,7 +115,7 @@ class CuttableRange:
         return self.asked in step or any(is_pinned(self.messages[one]) for one in step)
 
     def steps(self) -> Iterator[tuple[int, int]]:
-        """Yield the ranges (start, end) of the messages, each with the results of its calls."""
+        """Yield the ranges (start, end) of steps: a message with the results of its calls."""
         start = self.begin
         while start < self.end:
             after = start + 1
@@ -131,9 +133,9 @@ class CuttableRange:
         is_cut: bool = False,
         anew: bool = True,
     ) -> Compacted:
-        """Return the compaction that leaves out all messages before the cut, except the question and pinned messages.
+        """Return a compaction that omits all messages before `cut`, except the prompt and pinned messages.
 
-        Without `anew`, messages that were already sent stay unchanged.
+        `anew`: the remaining messages may change; if False, messages that were already sent stay unchanged.
         """
         known = {
             result.call_id: result
@@ -166,7 +168,7 @@ class CuttableRange:
         )
 
     def staying(self, cut: int) -> tuple[int, ...]:
-        """Return the indices before the cut that stay: pinned messages with their results, and the question.
+        """Return the indices before `cut` of messages that stay: pinned messages with their results, and the prompt.
 
         Messages that stayed at an earlier cut stay again.
         """
@@ -184,7 +186,7 @@ class CuttableRange:
         return tuple(sorted(at for at in stays if at < cut))
 
     def _used(self) -> tuple[str, ...]:
-        """Return the found tools that were called, in the order of their last calls."""
+        """Return the names of the discovered tools that were called, in the order of their last calls."""
         found = set[str]()
         called: dict[str, None] = {}
         for message in self.messages[: self.end]:
@@ -197,18 +199,20 @@ class CuttableRange:
         return tuple(name for name in called if name in found)
 
     def tokens(self, part: Compacted) -> int:
-        """Return the estimated tokens of the sent messages up to the end, with this compaction at the end."""
+        """Return the estimated tokens of the sent messages up to `end`, followed by this compaction."""
         placed = [*self.messages[: self.end], Message("user", (part,))]
         return sum(map(message_tokens, front(placed, self.end, part)))
 
     def results(self, start: int, end: int, length: int) -> list[ToolResult]:
-        """Return the longer results between two positions, shortened to `length`; pinned messages stay."""
+        """Return the results between two indices that are longer than `length`, shortened to it; pinned messages are
+        skipped.
+        """
         return self._shorter(
             (at for at in range(start, end) if not is_pinned(self.messages[at])), length
         )
 
     def pinned_results(self, cut: int, length: int) -> list[ToolResult]:
-        """Return the shortened results of all pinned messages, before and after the cut."""
+        """Return the shortened results of all pinned messages, before and after `cut`."""
         behind = (at for at in range(cut, self.end) if is_pinned(self.messages[at]))
         return self._shorter((*self.staying(cut), *behind), length)
 
@@ -226,10 +230,10 @@ class CuttableRange:
 def with_short_answers_to_come(
     live: CuttableRange, tokens: int, limit: int
 ) -> Compacted | None:
-    """Shorten the unanswered results to at most `tokens`, and all messages to at most `limit`.
+    """Shorten the results that the model has not answered yet to at most `tokens`, and all messages to at most `limit`.
 
-    Messages that were sent before stay unchanged. Return None if the unanswered results are not the problem, or if that
-    does not suffice.
+    Messages that were sent before stay unchanged. Returns None if these results are not the problem, or if that is not
+    enough.
     """
     waiting = _unanswered(live, list(live.steps()))
     messages = live.messages[waiting : live.end]
@@ -247,7 +251,7 @@ def with_short_answers_to_come(
 
 
 def with_short_results(live: CuttableRange, tokens: int) -> Compacted:
-    """Return all messages sent now, with the results before the last steps of so many tokens shortened."""
+    """Return a compaction that omits nothing, but shortens the results before the last steps that fit into `tokens`."""
     return live.part(
         live.begin,
         live.results(live.begin, tail_of(live, tokens), OLD_LENGTH),
@@ -256,7 +260,7 @@ def with_short_results(live: CuttableRange, tokens: int) -> Compacted:
 
 
 def tail_of(live: CuttableRange, tokens: int) -> int:
-    """Return the index at which the last steps begin that fit into `tokens`.
+    """Return the index of the first of the last steps that together fit into `tokens`.
 
     Steps with results that the model has not answered yet are always included.
     """
@@ -302,9 +306,11 @@ def _unanswered(live: CuttableRange, steps: Sequence[tuple[int, int]]) -> int:
 def shortest(
     live: CuttableRange, cut: int, summary: str, aim: int, *, is_cut: bool = False
 ) -> Compacted:
-    """Leave out all messages before the cut, and shorten results of the rest until it fits, or as far as possible.
+    """Return a compaction that omits all messages before `cut`, and shortens results of the rest until it fits into
+    `aim`.
 
-    Answered results are shortened first, pinned ones last: the store has them in full.
+    Answered results are shortened first, pinned ones last; the output store has them in full. If it cannot fit, all are
+    as short as possible.
     """
     waiting = max(_unanswered(live, list(live.steps())), cut)
     part = live.part(cut, (), summary, is_cut=is_cut)

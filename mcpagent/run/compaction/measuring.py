@@ -1,4 +1,4 @@
-"""Estimate the tokens of a request, corrected by the last count of the provider."""
+"""Estimate the tokens of a request, corrected by the provider's last count."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from mcpagent.models.sendable_history import SERVER_TOOLS
 from mcpagent.values.messages import Message, ProviderBlock, Step
 
 PRIOR_TOKENS = 2_000
-"""The weight of the estimate in tokens, against the provider's count: the few hundred tokens that providers add do not
-distort the ratio of short requests."""
+"""Weight of the estimate against the provider's count, in tokens. It prevents the few hundred tokens that providers add
+from distorting the ratio of short requests.
+"""
 
 LOOKED_AT = 8
-"""The number of latest answers in which the size of a request is looked up."""
+"""Number of latest answers that are searched for the size of a request."""
 
 MOST_OFF = 2.0
-"""The largest trusted ratio between count and estimate, in either direction; a larger one is a server's error. Above 1,
-it includes the tokens that providers add."""
+"""Maximum ratio between count and estimate that is trusted, in either direction; a larger one is a server's mistake."""
 
 _SERVER_TOOLS = frozenset[str]().union(*SERVER_TOOLS.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The estimated size of a request and its provider's count; both 0 before the first request."""
+    """The estimated size of a request, and the provider's count for it; both 0 before the first request."""
 
     estimated: int = 0
     counted: int = 0
@@ -36,9 +36,10 @@ class Measure:
         return (self.counted + PRIOR_TOKENS) / (self.estimated + PRIOR_TOKENS)
 
     def counted_for(self, estimate: float) -> int:
-        """Return the tokens that the provider will count for a request of so many estimated tokens.
+        """Return the tokens that the provider will count for a request of `estimate` estimated tokens.
 
-        A server that reports too little, or omits tokens read from a cache, cannot make a long request short.
+        The correction is bounded, so that a server that reports too few tokens, or omits cached ones, does not make a
+        long request seem short.
         """
         expected = self.counted + (estimate - self.estimated) * self._ratio
         return max(
@@ -52,7 +53,7 @@ class Measure:
         )
 
     def estimate_for(self, counted: float) -> int:
-        """Return the estimated tokens that the provider will count as so many."""
+        """Return the estimated tokens of a request for which the provider will count `counted` tokens."""
         expected = self.estimated + (counted - self.counted) / self._ratio
         return max(
             round(
@@ -68,11 +69,10 @@ class Measure:
 def measured(
     conversation: Conversation, model: str, fixed: Callable[[Sequence[str]], int]
 ) -> Measure:
-    """Measure by the last answer of this model that reports a count.
+    """Return the measure of the last request to this model with a reported count.
 
-    `fixed` estimates the system prompt with tools of these names.
-
-    A provider that ran its own tools counted the conversation more than once.
+    `fixed` estimates the system prompt with tools of these names. Answers with tools of the provider are skipped,
+    because it counts the conversation more than once for them.
     """
     for step in islice(reversed(conversation.steps), LOOKED_AT):
         if _tells(step, conversation.messages, model):

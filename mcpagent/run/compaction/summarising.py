@@ -1,4 +1,4 @@
-"""Request the summary of a part of a conversation from its model, with the same beginning as its other requests.
+"""Request the summary of a part of a conversation from its model, with the same prefix as its other requests.
 
 So the provider has most of it in its cache. A part that is too long for one request is sent as text, piece by piece,
 each with the summary of the previous ones.
@@ -45,18 +45,22 @@ from mcpagent.values.messages import (
 )
 
 MOST_PIECES = 12
-"""The most pieces of a conversation that is sent as text; in a longer one, the parts are shortened."""
+"""Maximum number of pieces of a conversation that is sent as text; in a longer conversation, the parts are
+shortened.
+"""
 
 LEAST_PIECE = 400
-"""Tokens: a refused piece of this size is not split further."""
+"""Minimum tokens of a piece; a refused piece of this size is not split further."""
 
 LEAST_ANSWER, LEVEL_TOKENS = 1_000, 4_000
-"""Tokens of an answer with a short summary, since many models reason unasked before they write; and of reasoning at a
-set level."""
+"""Minimum output tokens of an answer with a short summary, since many models reason before they write; and tokens for
+reasoning at a set level.
+"""
 
 _PER_TOKEN = 3
-"""Characters per token of a conversation that is sent as text: fewer than in most texts, so that a piece surely
-fits."""
+"""Assumed characters per token of a conversation that is sent as text: lower than usual, so that a piece certainly
+fits.
+"""
 
 _OF_THE_ANSWER = (
     TextDelta,
@@ -70,7 +74,7 @@ _OF_THE_ANSWER = (
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The text of a summary, or ""; `why` is then the reason, in one printable line. `usage` is that of the request."""
+    """The text of a summary; if it is "", `why` is the reason in one printable line. `usage` is that of the request."""
 
     text: str
     why: str = ""
@@ -81,8 +85,9 @@ class Summary:
 class SummaryRequest:
     """The wanted summary: at most `tokens` long, in an answer of at most `answer` tokens.
 
-    `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
-    the summary of the messages before `messages`, and `piece` the number of their tokens that one request contains.
+    `as_sent` is a request like the one that the beginning of the conversation was sent with; None if it would be too
+    long. `before` is the summary of the messages before `messages`. `piece` is the number of tokens of the conversation
+    in one request.
     """
 
     as_sent: ModelRequest | None
@@ -97,7 +102,7 @@ class SummaryRequest:
 async def summarised(asked: SummaryRequest, run: AgentRun) -> Summary:
     """Return the summary, by the first form of request that works.
 
-    Raises errors that another form cannot avoid: `LimitError`, `CredentialsError`, and a `ModelError` that may pass.
+    Raises errors that another form cannot avoid: `LimitError`, `CredentialsError`, and a temporary `ModelError`.
     """
     usage = Usage()
     note = summary_note(asked.keep, words=max(asked.tokens * 2 // 3, 60))
@@ -126,14 +131,14 @@ async def summarised(asked: SummaryRequest, run: AgentRun) -> Summary:
 
 
 def _why(error: ModelError) -> str:
-    """Return the reason for a missing summary. Raise the error again if it may be temporary."""
+    """Return the reason for a missing summary. Raises the error again if it may be temporary."""
     if error.retryable:
         raise error
     return safe_line(str(error), 200)
 
 
 def cleaned(text: str, tokens: int) -> str:
-    """Return a model's summary in a form that is safe in a request, of about so many tokens at most, in any script."""
+    """Return a model's summary in a form that is safe in a request, of about `tokens` tokens at most, in any script."""
     text = text.strip()[: tokens * 5]
     size, most = text_tokens(text), tokens * 1.25
     return for_model(
@@ -142,7 +147,7 @@ def cleaned(text: str, tokens: int) -> str:
 
 
 def answer_tokens(tokens: int, settings: ModelSettings) -> int:
-    """Return the output tokens that a summary of so many tokens needs, including reasoning before it."""
+    """Return the output tokens for a summary of `tokens` tokens, including reasoning before it."""
     level = settings.thinking
     if isinstance(level, int):
         thoughts = level
@@ -162,7 +167,7 @@ def _bounded(request: ModelRequest, most: int) -> ModelRequest:
 
 
 async def _ask(request: ModelRequest, run: AgentRun) -> ModelResponse:
-    """Send a request of the run, which its limits count. The answer is not reported as one of the run."""
+    """Send a request for the run, which counts for its limits. The answer is not reported as an answer of the run."""
     request = replace(request, purpose="summary")
     tokens = sum(run.tools.tokens([tool.name]) for tool in request.tools)
     offer = ToolOffer(offered_tokens=tokens, known_tokens=tokens)
@@ -217,7 +222,7 @@ async def _in_pieces(
 
 
 def transcript(messages: Sequence[Message], most: int) -> str:
-    """Return the messages as text, of at most so many characters: each part is cut until all fit."""
+    """Return the messages as text of at most `most` characters; each part is shortened until all fit."""
     text = ""
     for length in (4_000, 1_000, 250, 60):
         text = "\n".join(

@@ -1,8 +1,7 @@
-"""Evaluate the JSONPath of PyPI `python-jsonpath` within a time limit, and with patterns that have one.
+"""Evaluate JSONPath with PyPI's `python-jsonpath`, within a time limit that also applies to patterns.
 
-The library stores a path and an object for each value that it visits, never checks a clock, and runs a pattern with
-Python's own `re`. mcpagent keeps the library's semantics: its syntax, and its comparison of values (RFC 9535,
-strictly).
+The library itself stores a path and an object for each value that it visits, never checks a clock, and runs a pattern
+with Python's own `re`. mcpagent uses the library's syntax and its comparison of values (RFC 9535, strictly).
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ _BUDGET = "budget"
 
 
 class TimeUpError(Exception):
-    """Raised when a query has used up its time."""
+    """Raised if a query has used up its time."""
 
 
 class Budget:
-    """The CPU time of one query in this thread, checked at every few hundred values that it visits."""
+    """The CPU time of one query in this thread, checked once for every few hundred visited values."""
 
     __slots__ = ("_end", "_left", "patience")
 
@@ -80,7 +79,7 @@ class _Reached:
 
 
 class BoundedPath(JSONPath):
-    """An RFC 9535 path that stops when its time is used up."""
+    """An RFC 9535 path whose evaluation stops when its time is used up."""
 
     def __init__(
         self, env: JSONPathEnvironment, segments: Iterable[JSONPathSegment]
@@ -92,7 +91,7 @@ class BoundedPath(JSONPath):
                     _bind(selector.expression)
 
     def values(self, root: Any, budget: Budget) -> Iterator[Any]:
-        """Yield the values that the path selects. Raises `TimeUpError`, and the library's `JSONPathError`."""
+        """Yield the values that the path selects. Raises `TimeUpError`, or the library's `JSONPathError`."""
         values: Iterator[Any] = iter((root,))
         for segment in self.segments:
             values = _selected(values, segment, root, budget)
@@ -104,7 +103,7 @@ class BoundedPath(JSONPath):
 
 
 def _bind(expression: BaseExpression) -> None:
-    """Replace the queries inside a filter by bounded ones."""
+    """Replace the queries inside a filter by ones with a time limit."""
     waiting = [expression]
     while waiting:
         inner = waiting.pop()
@@ -122,9 +121,9 @@ def _selected(
         isinstance(segment, JSONPathRecursiveDescentSegment),
     )
     if not is_deep and len(selectors) == 1 and isinstance(selectors[0], NameSelector):
-        name = selectors[
-            0
-        ].name  # the most common case, so without a generator for each value
+        name = (
+            selectors[0].name
+        )  # a fast path for the most common case, without a generator for each value
         for value in values:
             budget.step()
             if isinstance(value, dict) and name in value:
@@ -174,7 +173,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _and_below(value: Any, budget: Budget) -> Iterator[Any]:
-    """Yield the value and all nested values, each before its own content."""
+    """Yield the value and all nested values, each before its children."""
     waiting = [iter((value,))]
     while waiting:
         for node in waiting[-1]:
@@ -187,10 +186,10 @@ def _and_below(value: Any, budget: Budget) -> Iterator[Any]:
             waiting.pop()
 
 
-# -- filters ----------------------------------------------------------------------------------------------------------
+# -- Filters -----------------------------------------------------------------------------------------------------------
 
 _Test: TypeAlias = Callable[[Any, Any, Budget], bool]
-"""A test of an item, by the item, the root and the remaining time."""
+"""A filter as a function of the item, the root and the budget."""
 
 _NOTHING = NodeList()
 
@@ -198,7 +197,8 @@ _NOTHING = NodeList()
 def _test(expression: BaseExpression, env: JSONPathEnvironment) -> _Test:
     """Compile a JSONPath filter into a function.
 
-    Most filters compare members with values. They are evaluated without the library's context objects.
+    Most filters compare members with constants. These are evaluated without the library's context objects, which is
+    faster.
     """
     while isinstance(expression, FilterExpression):
         expression = expression.expression
@@ -229,7 +229,9 @@ def _test(expression: BaseExpression, env: JSONPathEnvironment) -> _Test:
 
 
 def _operand(expression: BaseExpression) -> Callable[[Any], Any] | None:
-    """Return a function from an item to one side of a comparison: a literal, or a member of the item."""
+    """Return a function from an item to one side of a comparison: a literal, or a member of the item. None for other
+    expressions.
+    """
     if isinstance(
         expression, StringLiteral | IntegerLiteral | FloatLiteral | BooleanLiteral
     ):
@@ -259,7 +261,7 @@ def _operand(expression: BaseExpression) -> Callable[[Any], Any] | None:
 
 
 class _Fits(FilterFunction):
-    """`match` and `search` of RFC 9535, with the time limit for third-party patterns."""
+    """`match` and `search` of RFC 9535, with a time limit for the patterns."""
 
     arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the library has them
     return_type = ExpressionType.LOGICAL
@@ -277,14 +279,14 @@ class _Fits(FilterFunction):
 
 
 _NOW = threading.local()
-"""The budget of this thread's query, for functions that receive only values."""
+"""The budget of this thread's query, for functions that get only values."""
 
 
 class _Paths(JSONPathEnvironment):
-    """The JSONPath environment of RFC 9535, with only its own functions."""
+    """The JSONPath environment of RFC 9535, with the standard's functions only."""
 
     def setup_function_extensions(self) -> None:
-        """Register the standard's functions; `match` and `search` run patterns within the time limit."""
+        """Register the standard's functions; `match` and `search` have a time limit."""
         super().setup_function_extensions()
         for name in {*self.function_extensions} - {"length", "count", "value"}:
             del self.function_extensions[name]
@@ -301,5 +303,5 @@ _PATHS = _Paths(strict=True)
 def compiled_path(path: str) -> BoundedPath:
     """Compile a path. Raises `JSONPathError` if it is invalid."""
     read = _PATHS.compile(path)
-    assert isinstance(read, JSONPath)  # strict ones are never compound
+    assert isinstance(read, JSONPath)  # strict paths are never compound
     return BoundedPath(_PATHS, read.segments)

@@ -1,4 +1,4 @@
-"""A whole large result, with an index that finds a line in it quickly."""
+"""A whole large result, with an index for finding a line quickly."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def estimated_tokens(content: Iterable[Content]) -> int:
 
 
 def _add(digest: hashlib._Hash, text: str) -> None:
-    """Add a text to a digest in steps, which let other threads run."""
+    """Add a text to a digest in steps, so that other threads can run."""
     for start in range(0, len(text), _STEP):
         digest.update(text[start : start + _STEP].encode(errors="surrogatepass"))
 
 
 @dataclass(frozen=True)
 class LargeOutput:
-    """The content of a result: its texts joined with line ends, its images, and its other binary blocks in order."""
+    """The content of a result: its texts joined by line breaks, its images, and other binary blocks, each in order."""
 
     text: str = field(repr=False)
     images: tuple[Image, ...] = field(default=(), repr=False)
@@ -61,7 +61,7 @@ class LargeOutput:
 
     @property
     def binaries(self) -> tuple[Image | BinaryBlock, ...]:
-        """Images, then blocks."""
+        """The images, followed by the other blocks."""
         return (*self.images, *self.blocks)
 
     @property
@@ -82,7 +82,7 @@ class LargeOutput:
 
     @cached_property
     def handle(self) -> str:
-        """The output's ID: a hash of its content only, so a repeated run gives the same bytes.
+        """The output's ID: a hash of its content alone, so that a repeated run gives the same bytes.
 
         A repeated result has the same ID, so mcpagent still detects a model that repeats itself.
         """
@@ -102,7 +102,7 @@ class LargeOutput:
 
     @cached_property
     def glance(self) -> ParsedOutput:
-        """The text as far as a description needs it, parsed once."""
+        """The parsed text for a description; of a large text, only the beginning is parsed."""
         if "data" in self.__dict__ or not self.text:
             return self.data
         seen = glance(self.text)
@@ -110,11 +110,13 @@ class LargeOutput:
             self.__dict__["data"] = seen
         return seen
 
-    # -- lines, counted from 1 ----------------------------------------------------------------------------------------
+    # -- Lines, counted from 1 -----------------------------------------------------------------------------------------
 
     @cached_property
     def _ends_before(self) -> list[int]:
-        """The number of line ends before each block; few enough that 40 million lines cost little memory."""
+        """The number of line breaks before each block of characters. There are few blocks, so 40 million lines need
+        little memory.
+        """
         text = self.text
         return [
             0,
@@ -126,11 +128,11 @@ class LargeOutput:
 
     @property
     def lines(self) -> int:
-        """Number of lines; a line end at the end of the text begins no further line."""
+        """Number of lines; a line break at the end of the text does not begin another line."""
         return self._ends_before[-1] + (not self.text.endswith("\n"))
 
     def line_start(self, line: int) -> int:
-        """Return the offset at which the line starts; the end of the text for a line after the last."""
+        """Return the offset at which the line starts; the end of the text if there is no such line."""
         if line <= 1:
             return 0
         wanted = line - 1

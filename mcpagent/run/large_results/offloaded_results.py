@@ -30,7 +30,7 @@ from mcpagent.values.messages import (
 from mcpagent.values.tools import Tool
 
 LARGE_RESULT_TOKENS = 10_000
-"""The default threshold: a result with more estimated tokens is offloaded."""
+"""Default threshold: results with more estimated tokens are offloaded."""
 
 _LARGE = 200_000
 _OPENED = OpenOutputs()
@@ -42,7 +42,7 @@ class LargeResults:
     """The large results that one session stores outside its conversation; `AgentRun.large`.
 
     `shelf` is the output store. `tokens` is the threshold for tools without their own; None is the default, 0 offloads
-    nothing automatically. `bind` transforms the runtime's own tools (`Definition.bind`).
+    only on request. `bind` transforms the runtime's own tools (`Definition.bind`).
     """
 
     __slots__ = ("_bind", "_readers", "_session", "_shelf", "has_some", "tokens")
@@ -79,17 +79,17 @@ class LargeResults:
         force: bool = False,
         blocks: tuple[BinaryBlock, ...] = (),
     ) -> ToolResult:
-        """Return the result for the conversation: its preview if the result is large, else the same object.
+        """Return the result for the conversation: a preview if the result is large, else the same object.
 
-        `tokens` is the tool's own threshold, None for the session's, 0 for none. Results of reader tools are not
-        offloaded again. `blocks` are binary blocks that no content can hold: with them the result is stored, too, and a
-        note about them precedes its text.
+        `tokens` is the tool's own threshold: None uses the session's, 0 offloads nothing. Results of reader tools are
+        not offloaded again. `blocks` are binary blocks that content cannot contain: with them, the result is stored in
+        any case, with a note before its text.
 
-        `force` makes room in a conversation: a result of any size and tool is reduced to one or two lines, and an
-        offloaded one to its first line. The same object is returned if that would not be shorter, so a second call
-        changes nothing. ID, name, error and seconds stay, so calls and results stay paired; `ToolResult.set_aside`
-        describes the original. Afterwards, call `offer_readers(run.tools)` once, before the next request. Nothing is
-        lost: the output is stored before this returns, and `open` and the readers return all of it.
+        `force` saves space in a conversation: a result of any size and tool is reduced to one or two lines, and an
+        offloaded one to its first line. If that is not shorter, the same object is returned. ID, name, error and
+        seconds stay, so that calls and results stay paired; `ToolResult.set_aside` describes the original. Afterwards,
+        call `offer_readers(run.tools)` once, before the next request. Nothing is lost: the output is stored before this
+        returns, and `open` and the reader tools return all of it.
         """
         if result.set_aside is not None:
             if force:
@@ -134,14 +134,14 @@ class LargeResults:
         )
 
     async def open(self, handle: str) -> LargeOutput | None:
-        """Return the output with this ID in this session; None if it is not stored."""
+        """Return this session's output with this ID; None if it is not stored."""
         output = _OPENED.get(self._session, handle)
         if output is None and (output := await self._shelf.get(handle)) is not None:
             _OPENED.put(self._session, handle, output)
         return output
 
     def begin(self, tools: SessionTools) -> None:
-        """Register the outputs that the history of these tools has already offloaded."""
+        """Prepare for a conversation whose history may already contain offloaded outputs."""
         self.has_some = bool(set_aside_in(tools.conversation.messages))
         if self.has_some:
             tools.later = self.readers
@@ -149,7 +149,7 @@ class LargeResults:
             tools.later = {}
 
     def offer_readers(self, tools: SessionTools) -> None:
-        """Add the reader tools to the conversation once an output exists, after all other tools."""
+        """Add the reader tools to the conversation, after all other tools, if an output was offloaded."""
         if not self.has_some:
             return
         tools.later = self.readers
@@ -158,7 +158,7 @@ class LargeResults:
             tool.definition for name, tool in self.readers.items() if name not in found
         )
         if missing:
-            self.begin(tools)  # a rewind may have removed the readers
+            self.begin(tools)  # a rewind may have removed the reader tools
         if missing and self.has_some:
             names = ", ".join(tool.name for tool in missing)
             words = f"What was set aside can be read from now on with {names}."
@@ -166,7 +166,7 @@ class LargeResults:
 
 
 def set_aside_in(messages: Iterable[Message]) -> list[ToolResult]:
-    """Return the results that a history contains as previews."""
+    """Return the results in a history that are previews of offloaded outputs."""
     return [
         result
         for message in messages

@@ -12,23 +12,23 @@ from mcpagent.run.large_results.large_output import LargeOutput
 from mcpagent.utilities.text.secrets import hide_environment, without_secrets
 
 MOST_IN_MEMORY = 256 * 1024 * 1024
-"""Characters of one session's outputs in memory; beyond that the oldest are dropped."""
+"""Maximum number of characters of one session's outputs in memory; beyond it, the oldest are dropped."""
 
 MOST_OPENED = 512 * 1024 * 1024
-"""Estimated bytes of open outputs, of all sessions together; at least one output stays open."""
+"""Maximum estimated bytes of all open outputs of all sessions; at least one output stays open."""
 
 
 class OutputStore(Protocol):
     """A store for the outputs of one session."""
 
     def clean(self, text: str) -> str:
-        """Return the text in the form that may be stored."""
+        """Return the text in the form in which the store returns it."""
         ...
 
     async def put(self, output: LargeOutput, tool: str) -> None:
-        """Store the output; storing an existing one renews its lifetime.
+        """Store the output; for one that exists, renew its lifetime.
 
-        Raises nothing if the store fails: the next writer to the store reports the failure.
+        Never raises: if the store fails, its next write reports the failure.
         """
         ...
 
@@ -45,7 +45,9 @@ class MemoryOutputStore:
         self._kept: OrderedDict[str, LargeOutput] = OrderedDict()
 
     def clean(self, text: str) -> str:
-        """Return the text with secrets replaced, as a store returns it: runs with and without a store are the same."""
+        """Return the text with secrets replaced, as other stores do, so that runs with and without a store are the
+        same.
+        """
         hide_environment(os.environ)
         return without_secrets(text)
 
@@ -60,12 +62,14 @@ class MemoryOutputStore:
             self._kept.popitem(last=False)
 
     async def get(self, handle: str) -> LargeOutput | None:
-        """Return the stored output."""
+        """Return the stored output; None if it is missing."""
         return self._kept.get(handle)
 
 
 class OutputKey:
-    """A key that identifies a session in `OpenOutputs`; when it is collected, the session's outputs are closed."""
+    """A key that identifies a session in `OpenOutputs`. When it is garbage collected, the session's outputs are
+    closed.
+    """
 
     __slots__ = ("__weakref__",)
 
@@ -78,11 +82,11 @@ class OpenOutputs:
         self._open: OrderedDict[tuple[int, str], LargeOutput] = OrderedDict()
         self._lock = (
             threading.RLock()
-        )  # agents have event loops in several threads, and an end may come anywhere
+        )  # several threads use it, and a session may be collected in any
         self._sessions: set[int] = set()
 
     def get(self, session: OutputKey, handle: str) -> LargeOutput | None:
-        """Return this session's output."""
+        """Return this session's output with this ID; None if it is not open."""
         with self._lock:
             found = self._open.get((id(session), handle))
             if found is not None:

@@ -1,4 +1,4 @@
-"""Parse a text as JSON or a table for queries, if it is one, and describe its shape to a model in a few words."""
+"""Parse a text as JSON or a table for queries, if possible, and describe its structure to a model in a few words."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Kind: TypeAlias = Literal[
 ]
 
 MAX_SHAPE = 600
-"""Characters of the description of a shape."""
+"""Maximum length of a description of the structure."""
 
 MAX_CONTAINERS, MAX_ITEMS = 3_000_000, 12_000_000
-"""Limits of parsed JSON: a list of `{}` alone takes thirty times the memory of its text."""
+"""Limits of parsed JSON: a list of `{}` takes thirty times the memory of its text."""
 
 MAX_GLANCED = 400_000
-"""Values that are parsed to describe a result; of a larger result only the beginning is parsed."""
+"""Maximum number of values that are parsed for a description; of a larger result, only the beginning is parsed."""
 
 MAX_ROWS, MAX_FIELDS = 1_500_000, 6_000_000
-"""Limits of tables: rows of two short fields take forty times the memory of their text."""
+"""Limits of parsed tables: rows of two short fields take forty times the memory of their text."""
 
 _SAMPLE, _KEYS, _LEVELS, _KEY = 25, 25, 3, 40
 _FIRST_LINES = 20
@@ -44,7 +44,7 @@ _MAX_FIRST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ParsedOutput:
-    """A parsed text. `value` is the data to query, or None if it is missing or too large; `why` has the reason."""
+    """A parsed text. `value` is the data to query, None if it is missing or too large; `why` is then the reason."""
 
     kind: Kind
     value: Any = field(default=None, repr=False)
@@ -56,7 +56,7 @@ class ParsedOutput:
 
 
 def read_data(text: str) -> ParsedOutput:
-    """Detect the format of the text and parse it. Never raises: unreadable data counts as text."""
+    """Detect the format of the text and parse it. Never raises: data that cannot be read counts as text."""
     begins = text[:_MAX_FIRST].lstrip("\ufeff \t\r\n")
     if begins[:1] in ("{", "["):
         return _json(text, begins)
@@ -72,9 +72,9 @@ def read_data(text: str) -> ParsedOutput:
 
 
 def glance(text: str) -> ParsedOutput:
-    """Do what `read_data` does, of very many values with the beginning alone.
+    """Parse the text like `read_data`; if it has very many values, only its beginning.
 
-    A description needs no more, and so many objects would make each pause of the garbage collector long.
+    That is enough for a description, and many objects would make each garbage collection slow.
     """
     containers, parts = _counted(text)
     if parts <= MAX_GLANCED or len(text) <= 2 * _MAX_FIRST:
@@ -96,7 +96,7 @@ def glance(text: str) -> ParsedOutput:
 
 
 def _counted(text: str) -> tuple[int, int]:
-    """Return the number of containers, and of all values, that the JSON has at most; counted in steps."""
+    """Return upper bounds for the number of containers and of all values in the JSON; counted in steps."""
     containers = commas = 0
     for start in range(0, len(text), _COUNTED_AT_ONCE):
         end = start + _COUNTED_AT_ONCE
@@ -128,7 +128,7 @@ def _json(text: str, begins: str) -> ParsedOutput:
 
 
 def _parsed(text: str) -> Any:
-    """Parse JSON with the fastest parser available, nested at most 200 levels. Raises `ValueError`."""
+    """Parse JSON, nested at most 200 levels, with the fastest parser available. Raises `ValueError`."""
     from pydantic_core import from_json
 
     text = text.removeprefix("\ufeff")
@@ -143,12 +143,12 @@ def _parsed(text: str) -> Any:
 
 
 def _lines_read(text: str) -> list[Any]:
-    """Parse one JSON value per line. Raises `ValueError` with the line's number."""
+    """Parse one JSON value on each line. Raises `ValueError` with the number of an invalid line."""
     lines = [line for line in text.lstrip("\ufeff").split("\n") if line.strip()]
     values: list[Any] = []
     try:
         with uncollected():
-            # Many as one text: so many small ones take three times as long.
+            # Parse many lines as one text: parsing each line alone takes three times as long.
             for start in range(0, len(lines), _LINES_AT_ONCE):
                 values += _parsed(
                     f"[{','.join(lines[start : start + _LINES_AT_ONCE])}]"
@@ -224,7 +224,7 @@ def _table(text: str, kind: Literal["CSV", "TSV"]) -> ParsedOutput:
 
 
 def _name_columns(names: list[str], row: list[str]) -> None:
-    """Add names for columns without one: the cell's text, or a number if that is empty or taken."""
+    """Add names for columns without one: the cell's text, or a number if that is empty or already used."""
     known = set(names)
     for place, name in enumerate(row[len(names) :], len(names) + 1):
         name = name.strip()
@@ -241,7 +241,7 @@ def _lines(text: str) -> Iterator[str]:
         start = end
 
 
-# -- in words ----------------------------------------------------------------------------------------------------------
+# -- Descriptions ------------------------------------------------------------------------------------------------------
 
 
 def shape_in_words(data: ParsedOutput) -> str:
@@ -322,7 +322,7 @@ def _objects(values: Sequence[Mapping[str, Any]], levels: int, *, counted: bool)
 
 
 def _sampled(items: Sequence[Any]) -> list[Any]:
-    """Return some of the items, spread over the whole list."""
+    """Return some of the items, evenly spread over the whole list."""
     step = max(len(items) // _SAMPLE, 1)
     if isinstance(items, list):
         return list(islice(items, 0, None, step))[:_SAMPLE]

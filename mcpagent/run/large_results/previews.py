@@ -1,4 +1,4 @@
-"""Write the preview of an offloaded result: its description, its beginning and end, and how to read it."""
+"""Write the preview of an offloaded result: its description, its beginning and end, and how to read the rest."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ HEAD, TAIL = 1_200, 600
 """Number of characters from the beginning and the end of a result in its preview."""
 
 BRIEF_HEAD = 160
-"""Characters of the beginning of a result for which the conversation has no more room."""
+"""Number of characters from the beginning of a result in its shortest preview."""
 
 
 def short_form(output: LargeOutput) -> str:
-    """Return a preview of some hundred tokens. Text of the result is between fences that it cannot close."""
+    """Return a preview of some hundred tokens. Text of the result is in fences that it cannot close."""
     if len(output.text) <= HEAD + TAIL:
         shown = []
         if output.text.strip():
@@ -31,7 +31,7 @@ def short_form(output: LargeOutput) -> str:
 
 
 def kept_form(output: LargeOutput) -> str:
-    """Return the note that precedes a small result whose binary blocks are stored."""
+    """Return the note that precedes a small result whose binary blocks are stored outside."""
     return f"[Set aside as {output.handle}: {'; '.join(_binaries(output))}]\n{_how_to_read(output)}"
 
 
@@ -52,7 +52,7 @@ def _first_line(output: LargeOutput) -> str:
 
 
 def _described(output: LargeOutput) -> str:
-    """Return kind, shape and size."""
+    """Return kind, structure and size of an output."""
     parts: list[str] = []
     if output.text:
         shape = shape_in_words(output.glance)

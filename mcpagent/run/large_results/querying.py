@@ -1,4 +1,4 @@
-"""`query_large_output`: run JSONPath on the parsed output, with PyPI `python-jsonpath`, within a time limit.
+"""`query_large_output`: run JSONPath on the parsed output with PyPI's `python-jsonpath`, within a time limit.
 
 Of two maintained libraries, only this one can be stopped, and it queries parsed values. `jq` parses the text again for
 each query, 1.1 s of CPU for 44 MB, and its C code cannot be interrupted.
@@ -19,18 +19,20 @@ from mcpagent.utilities.text.for_model import fenced, for_model, line_for_model
 from mcpagent.utilities.text.foreign_patterns import PatternError
 
 SECONDS = 2.0
-"""CPU time of one query; most take a hundredth of it."""
+"""Maximum CPU time of one query; most take a hundredth of it."""
 
 USUAL_VALUES, MAX_VALUES = 20, 200
 MAX_PATH = 500
 MAX_VALUE = 2_000
-"""Characters of one value in the answer."""
+"""Maximum number of characters of one value in the answer."""
 
 _TIME_UP = " so far; the time for one query was over, so be more exact"
 
 
 def query(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
-    """Return the values that the path selects. Raises `InputError` for an invalid path or an output that is no data."""
+    """Return the values that the path selects. Raises `InputError` for an invalid path, or an output that is not
+    data.
+    """
     data = output.data
     if data.value is None:
         why = data.why or f"it is {data.kind}"
@@ -53,7 +55,7 @@ def query(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
 
 
 def _found(path: str, value: Any, most: int | None) -> tuple[list[Any], str]:
-    """Return the values, `most` at most, and why these are not all: "more" or "time", "" if they are."""
+    """Return at most `most` values, and why there are not more: "more", "time", or "" if these are all."""
     from jsonpath import JSONPathError
 
     from mcpagent.run.large_results.bounded_paths import (
@@ -120,7 +122,7 @@ def _told(
 
 
 def _as_line(value: Any) -> str:
-    """Return the value as JSON; the shape of a large one."""
+    """Return the value as one line of JSON; a description of its structure if it is large."""
     pieces, length = list[str](), 0
     for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
         pieces.append(piece)

@@ -18,11 +18,11 @@ from mcpagent.values.messages import Image, Text, ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
 
 Open: TypeAlias = Callable[[str], Awaitable[LargeOutput | None]]
-"""Open the output of a handle in this session; None if it is missing."""
+"""Callback that returns this session's output with an ID; None if it is missing."""
 
 Answer: TypeAlias = "str | Image"
 Read: TypeAlias = Callable[[LargeOutput, Mapping[str, Any]], Answer]
-"""A reader of an output; raises `InputError` with a text for the model."""
+"""A function that reads from an output. Raises `InputError` with a text for the model."""
 
 NOTHING_KEPT = (
     "There is no output {handle} in this conversation, or it is not kept any more (outputs are kept for seven days). "
@@ -85,7 +85,7 @@ QUERY = _definition(
 
 
 def reader_tools(open_output: Open) -> tuple[Tool, ...]:
-    """Return the reader tools of one session, in order; without a query tool if its library is missing."""
+    """Return the reader tools of one session, in order; without the query tool if its library is not installed."""
     tools = (
         (READ, read_range),
         (SEARCH, search),

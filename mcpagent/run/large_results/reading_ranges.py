@@ -12,16 +12,18 @@ from mcpagent.utilities.text.for_model import fenced, for_model
 from mcpagent.values.messages import Image
 
 MAX_ANSWER = 16_000
-"""Characters of an output in one answer, about 4,000 tokens."""
+"""Maximum number of characters of an output in one answer, about 4,000 tokens."""
 
 USUAL_LINES = 100
 
 MAX_BYTES, _ROW = 3_000, 16
-"""Bytes of a binary block in one answer, and in one line."""
+"""Maximum number of bytes of a binary block in one answer, and the number of bytes on a line."""
 
 
 def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
-    """Return a whole number from a model, also from text; None if it is missing. Raises `InputError` otherwise."""
+    """Return an argument of the model as an integer, also from text; None if it is missing. Raises `InputError` if it
+    is invalid.
+    """
     given = arguments.get(name)
     if given is None or given == "":
         return None
@@ -61,7 +63,7 @@ def _image(output: LargeOutput, number: int) -> Image:
 
 
 def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> str:
-    """Return bytes of a block as hexadecimal digits and, if printable, as letters; `start_char` counts bytes."""
+    """Return bytes of a block as hexadecimal digits, with printable ones also as letters; `start_char` counts bytes."""
     if not 1 <= number <= len(output.blocks):
         raise InputError(
             f"block: it has {len(output.blocks)} binary blocks, got {number}"
@@ -87,7 +89,9 @@ def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> st
 def _range(
     arguments: Mapping[str, Any], what: str, most: int, usual: int
 ) -> tuple[int, int]:
-    """Return first and last, counted from 1, within the output; -3 is the third from the end."""
+    """Return the first and last line or character, counted from 1, within the output; -3 means the third from the
+    end.
+    """
     first, last = (whole_number(arguments, f"{end}_{what}") for end in ("start", "end"))
     first, last = (
         most + given + 1 if given is not None and given < 0 else given
@@ -118,7 +122,7 @@ def _lines(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
         shown, last = output.text[begin:stop], end
     else:
         cut = output.text.rfind("\n", begin, begin + MAX_ANSWER) + 1
-        if not cut:  # one line alone is longer
+        if not cut:  # a single line is longer than the limit
             first = begin + 1
             told = f"Line {start:,} is long; its first {MAX_ANSWER:,} characters"
             text = output.text[begin : begin + MAX_ANSWER]
@@ -146,5 +150,5 @@ def _characters(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
 
 
 def _answer(told: str, text: str) -> str:
-    """Return a heading and the output's text, fenced so that it cannot imitate the heading."""
+    """Return a heading and the output's text, which is fenced so that it cannot imitate the heading."""
     return fenced(for_model(text.removesuffix("\n")), told)

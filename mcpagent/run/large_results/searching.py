@@ -1,4 +1,4 @@
-"""`search_large_output`: find positions with words near each other, or matches of a bounded pattern."""
+"""`search_large_output`: find positions with words near each other, or matches of a pattern within a time limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regex import Pattern
 
 SECONDS = 0.15
-"""CPU time of one search; the next call searches the rest."""
+"""CPU time of one search; the next call continues after it."""
 
 USUAL_PLACES, MAX_PLACES = 10, 50
 MAX_CONTEXT = 20
@@ -25,7 +25,7 @@ MAX_WORDS, MAX_WORD = 20, 200
 MAX_PATTERN = 200
 
 NEAR = 400
-"""In long lines, the other words must be within so many characters of the first."""
+"""In long lines, the other words must be within this number of characters of the first."""
 
 LONG_LINE = 400
 _STEP, _OVERLAP = 1_000_000, 2_000
@@ -33,7 +33,9 @@ _STEP, _OVERLAP = 1_000_000, 2_000
 
 @dataclass(slots=True)
 class _Found:
-    """Positions as (start, end), in order; `stopped` is the offset at which the search ended early."""
+    """Positions as (start, end), in order; `stopped` is the offset at which the search ended early, None if it did
+    not.
+    """
 
     places: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     stopped: int | None = None
@@ -41,7 +43,7 @@ class _Found:
 
 
 class _Clock:
-    """Measure the CPU time of this thread."""
+    """Measures the CPU time of this thread."""
 
     def __init__(self) -> None:
         self._end = time.thread_time() + SECONDS
@@ -52,7 +54,7 @@ class _Clock:
 
 
 def search(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
-    """Return the places with their lines. Raises `InputError` for a search that cannot be made."""
+    """Return the matches with their lines. Raises `InputError` for an invalid search."""
     words, pattern = (
         str(arguments.get(name) or "").strip() for name in ("words", "pattern")
     )
@@ -69,7 +71,7 @@ def search(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
 
 
 def _start(output: LargeOutput, arguments: Mapping[str, Any]) -> int:
-    """Return the offset at which the search starts, given by line or character."""
+    """Return the offset at which the search starts, from the line or character in the arguments."""
     line, char = (
         whole_number(arguments, "start_line"),
         whole_number(arguments, "start_char"),
@@ -90,7 +92,7 @@ def _given(arguments: Mapping[str, Any], name: str, usual: int) -> int:
     return number
 
 
-# -- finding -----------------------------------------------------------------------------------------------------------
+# -- Finding -----------------------------------------------------------------------------------------------------------
 
 
 def _by_words(output: LargeOutput, words: str, start: int, limit: int) -> _Found:
@@ -126,7 +128,7 @@ def _by_words(output: LargeOutput, words: str, start: int, limit: int) -> _Found
 
 
 def _pieces(text: str, start: int, overlap: int) -> Iterator[tuple[int, str]]:
-    """Yield the lower-case text from here on, in slightly overlapping pieces, each with its offset."""
+    """Yield the text in lower case from `start` on, in slightly overlapping pieces, each with its offset."""
     while start < len(text):
         yield start, _folded(text[start : start + _STEP + overlap])
         start += _STEP
@@ -134,7 +136,7 @@ def _pieces(text: str, start: int, overlap: int) -> Iterator[tuple[int, str]]:
 
 def _folded(text: str) -> str:
     """Return the text in lower case, with the same length."""
-    # Of all characters this one alone has two in its place.
+    # In lower case, only this character would become two.
     return text.replace("\u0130", "I").lower()
 
 
@@ -158,7 +160,8 @@ def _by_pattern(output: LargeOutput, pattern: str, start: int, limit: int) -> _F
         raise InputError(f"pattern: {error}; search for words instead") from None
     text, found, clock, first = output.text, _Found(), _Clock(), start
     while start < len(text) and found.stopped is None:
-        # In pieces, of whole lines if they are short: a pattern that uses up the time of the first is no good.
+        # In pieces, of whole lines if these are short, so that a pattern that uses up its time fails at the first
+        # piece.
         end = text.find("\n", start + _STEP, start + 2 * _STEP) + 1 or min(
             start + 2 * _STEP, len(text)
         )
@@ -173,7 +176,7 @@ def _by_pattern(output: LargeOutput, pattern: str, start: int, limit: int) -> _F
 
 
 def _is_cut(text: str, end: int) -> bool:
-    """Return whether a piece that ends here ends within a line."""
+    """Return whether a piece that ends at `end` ends inside a line."""
     return end < len(text) and text[end - 1] != "\n"
 
 
@@ -185,7 +188,7 @@ def _match_in(
     clock: _Clock,
     found: _Found,
 ) -> None:
-    """Append the matches in this part to the ones found so far."""
+    """Append the matches within this part of the text to `found`."""
     start, end = within
     place = start = max(start, found.places[-1][1] if found.places else 0)
     if _is_cut(text, end):
@@ -197,7 +200,7 @@ def _match_in(
             text, start, end, concurrent=True, timeout=max(clock.left, 0.001)
         ):
             if match.end() in (match.start(), cut):
-                continue  # matches nothing, everywhere; or may continue in the next piece
+                continue  # an empty match, which could be anywhere, or one that may continue in the next piece
             if len(found.places) == limit:
                 found.stopped = match.start()
                 return
@@ -211,7 +214,7 @@ def _match_in(
         ) from None
 
 
-# -- showing -----------------------------------------------------------------------------------------------------------
+# -- Display -----------------------------------------------------------------------------------------------------------
 
 
 def _told(
@@ -252,7 +255,7 @@ def _summary(output: LargeOutput, found: _Found, asked: str) -> str:
 
 
 def _shown(output: LargeOutput, begin: int, end: int, context: int) -> str:
-    """Return the match with lines around it; of long lines only the nearby part."""
+    """Return the match with lines around it; only the nearby part of long lines."""
     line = output.line_at(begin)
     first, last = output.line_start(line), output.line_start(line + 1)
     if last - first > LONG_LINE:

@@ -1,4 +1,4 @@
-"""The middleware that every run passes through. `PIPELINE` is the list, in order."""
+"""The middleware that every run passes through. `PIPELINE` is the ordered list."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ PIPELINE: tuple[Middleware, ...] = (
     Offloading(),
     Permissions(),
 )
-"""Tracing and recording follow, if the agent has them."""
+"""The middleware of every run. If the agent has tracing and recording, they come after these."""

@@ -1,4 +1,4 @@
-"""Admission of calls: the tool is offered, or is loaded by the call, and the arguments fit."""
+"""Admission of calls: the tool is offered, or loaded by the call, and the arguments are valid."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mcpagent.values.tools import Tool, ToolOutput
 
 
 async def admit(call: ToolCall, run: AgentRun) -> CallState:
-    """Return the call with its tool if the model may make it now, else with the reason why not.
+    """Return the state of a call: with its tool if the model may call it now, else with the reason why not.
 
-    The tool has to be offered, virtual, or permitted by `on_direct_call`, and the arguments have to fit.
+    The tool must be offered, virtual, or permitted by `on_direct_call`, and the arguments must be valid.
     """
     if call.malformed:
         why = f"The arguments are not one complete JSON object, so the call was not run: {safe_line(call.malformed)}"
@@ -31,7 +31,7 @@ async def admit(call: ToolCall, run: AgentRun) -> CallState:
     tools, discovery = run.tools, run.conversation.discovery
     tool = tools.find(call.name)
     if tool is None:
-        # For near names, all tools may have to be indexed first.
+        # In a thread, because similar names may require indexing all tools first.
         return _refused(
             call, "unknown_tool", await asyncio.to_thread(_unknown, call.name, tools)
         )
@@ -110,7 +110,7 @@ def _unknown(name: str, tools: SessionTools) -> str:
 
 
 async def misfit_of(tool: Tool, arguments: dict[str, Any], run: AgentRun) -> str:
-    """Return the problem of arguments that do not fit, or "". Arguments that cannot be checked are reported once."""
+    """Return the problem of invalid arguments, "" if they are valid. A schema that cannot be used is reported once."""
     _, found = await fitted(tool.definition.parameters, arguments)
     told, key = run.tools.told_unchecked, tool.definition.key
     if found.unchecked and key not in told:
@@ -125,5 +125,5 @@ async def misfit_of(tool: Tool, arguments: dict[str, Any], run: AgentRun) -> str
 
 
 def misfit_text(tool: Tool, problem: str) -> str:
-    """Return the output of a call whose arguments do not fit, with the signature of the tool."""
+    """Return the result text for a call with invalid arguments, with the signature of the tool."""
     return f"The arguments do not fit, so the call was not run: {problem}. Signature: {call_signature(tool.definition)}"

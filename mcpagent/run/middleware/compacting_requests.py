@@ -1,4 +1,4 @@
-"""A conversation that no longer fits the model is compacted, before a request and after one that was too long."""
+"""Compact a conversation that no longer fits the model, before a request, or after a request that was too long."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from mcpagent.values.events import Notice
 
 
 class Shortening(Middleware):
-    """Keep each request within the context window of the model."""
+    """Keeps each request within the context window of the model."""
 
     @asynccontextmanager
     async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
-        """Compact the conversation if the request would be too long, or was. Then build the request again.
+        """Compact the conversation if the request would be too long, or if the model refused it as such; then build it
+        again.
 
         A prompt that is too long by itself is removed: it can never be answered, and would block the next one.
         """

@@ -1,4 +1,4 @@
-"""Writing a run to its session: before a request, before a call is sent, and when a result arrives."""
+"""Write a run to its session: before a request, before a call is sent, and when a result arrives."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ _NOT_WRITTEN = "This call was not run: the run was cancelled, or the call could 
 
 
 class Journal(Middleware):
-    """Write each step before the next one begins, so that a process that dies loses and repeats nothing."""
+    """Writes each step before the next one begins, so that after a crash nothing is lost or repeated."""
 
     @asynccontextmanager
     async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
-        """Write the prompt, and the end of the run with its result."""
+        """Write the prompt, and later the end of the run with its result."""
         await run.keep()
         yield
         await run.keep()
 
     @asynccontextmanager
     async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
-        """Write the messages that the model is sent. Its answer is written with its calls, or the end of the run."""
+        """Write the messages that the model is sent. Its answer is written together with its calls, or with the end of
+        the run.
+        """
         if not step.is_summary:
             await run.keep()
         yield
@@ -40,14 +42,16 @@ class Journal(Middleware):
     async def around_calls(
         self, run: AgentRun, batch: CallBatch
     ) -> AsyncIterator[None]:
-        """Write the message with all results."""
+        """Write the message with all results of the calls."""
         yield
         if batch.results:
             await run.keep()
 
     @asynccontextmanager
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
-        """Write a result while other calls of its message still run; the last one is in the message with all."""
+        """Write a result while other calls of its message still run; the last result is written with the whole
+        message.
+        """
         yield
         if call.result is not None and call.batch.unfinished > 1:
             is_repeatable = call.tool is not None and call.tool.safe_to_repeat
@@ -61,7 +65,7 @@ class Journal(Middleware):
     async def around_question(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """Write the call before the question to a person, who may take long."""
+        """Write the call before a person is asked, which may take long."""
         if not await is_written(run):
             call.refuse(_NOT_WRITTEN, "cancelled")
         yield
@@ -70,7 +74,7 @@ class Journal(Middleware):
     async def around_execution(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """Write that the call is sent. The runtime's own tools change nothing outside, so they are only planned."""
+        """Write that the call is being sent; not for the runtime's own tools, which have no external effect."""
         assert call.tool is not None
         if not run.tools.is_own(call.tool):
             if run.keep is not nothing_to_keep and not call.progress.cause:
@@ -88,7 +92,7 @@ class Journal(Middleware):
 
 
 async def _cause(tool: Tool, call: ToolCall) -> str:
-    """Return the digest of a call as the history has it, without secrets."""
+    """Return the digest of a call without secrets, as the history stores it."""
     key, is_much = tool.definition.key, is_large(call.arguments)
     return await beside_loop(
         lambda: call_digest(key, with_texts(call.arguments, without_secrets)),
@@ -97,7 +101,7 @@ async def _cause(tool: Tool, call: ToolCall) -> str:
 
 
 async def is_written(run: AgentRun) -> bool:
-    """Write the changes of the run. Return whether the store wrote them; otherwise the loop ends the run."""
+    """Write the changes of the run. Returns False if the store failed; the loop then ends the run."""
     try:
         await run.keep()
     except (SessionStoreError, RunCancelledError):

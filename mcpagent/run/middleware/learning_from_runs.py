@@ -1,4 +1,4 @@
-"""The search learns which tools a prompt needed, if the agent has a history of searches."""
+"""Record for learning which tools a prompt needed, if the agent has a search history."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mcpagent.tool_search.usage_records import note_uses
 
 
 class Learning(Middleware):
-    """Note which tools were added and called in a run, also if it fails."""
+    """Records which tools were added and called in a run, even if the run fails."""
 
     @contextmanager
     def around_run(self, run: AgentRun) -> Iterator[None]:
-        """Note the calls in the messages that precede the run."""
+        """Record the uses in the messages that this run adds."""
         earlier = len(run.conversation)
         try:
             yield

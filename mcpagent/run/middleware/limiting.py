@@ -23,11 +23,11 @@ _ALL_USED = "You have used all {}."
 
 
 class Limiting(Middleware):
-    """Stop a run that reached a limit, and refuse the calls that a limit does not allow."""
+    """Stops a run that has reached a limit, and refuses calls that a limit does not allow."""
 
     @asynccontextmanager
     async def around_turns(self, run: AgentRun) -> AsyncIterator[None]:
-        """Cancel the turns once the seconds of the run or of its session are over."""
+        """Cancel the turns when the seconds of the run or of its session are used up."""
         clock, earlier, session = run.tally.clock, run.tally.earlier.seconds, run.budget
         limits: tuple[tuple[LimitScope, float | None, float], ...] = (
             ("run", run.limits.seconds, earlier),
@@ -57,7 +57,9 @@ class Limiting(Middleware):
 
     @contextmanager
     def around_step(self, run: AgentRun, step: StepState) -> Iterator[None]:
-        """Stop a run whose limits allow no other turn. If time ends the request, its text so far is the answer."""
+        """Stop a run whose limits allow no further turn. If the time runs out during a request, its text so far is the
+        answer.
+        """
         _require_within_limits(run)
         if not step.is_summary and not step.is_final:
             reached = _last_answer_due(run)
@@ -76,21 +78,21 @@ class Limiting(Middleware):
 
     @contextmanager
     def around_call(self, run: AgentRun, call: CallState) -> Iterator[None]:
-        """Refuse a call over the limit at once, without a question to a person."""
+        """Refuse a call over the limit immediately, without asking a person."""
         if call.tool is not None and call.answer is None:
             _refuse_over_limit(run, call, is_counted=_is_counted(run, call))
         yield
 
     @contextmanager
     def around_question(self, run: AgentRun, call: CallState) -> Iterator[None]:
-        """Stop the clock while a person decides; skip the question for a call over the limit after others."""
+        """Stop the clock while a person decides. Skip the question if other calls have used up the limit meanwhile."""
         _refuse_over_limit(run, call, is_counted=_is_counted(run, call))
         with run.asking_a_person():
             yield
 
     @contextmanager
     def around_execution(self, run: AgentRun, call: CallState) -> Iterator[None]:
-        """Count a call that runs, in order of the starts; a call that the journal refuses is not counted."""
+        """Count a call when it starts. A call that the journal refuses is not counted."""
         is_counted = _is_counted(run, call)
         _refuse_over_limit(run, call, is_counted=is_counted)
         counted = int(is_counted and not call.is_settled)
@@ -101,13 +103,13 @@ class Limiting(Middleware):
 
 
 def _require_within_limits(run: AgentRun) -> None:
-    """Raise `Stop` if tokens, dollars or seconds are used up, in this run or in one that called it."""
+    """Raise `Stop` if tokens, dollars or seconds are used up, in this run or in a run that called it."""
     if (reached := _first_reached(run, FIRM)) is not None:
         raise _stop(reached)
 
 
 def _last_answer_due(run: AgentRun) -> LimitReached | None:
-    """Return the limit after which only one more answer is allowed, or None.
+    """Return the limit because of which only one more answer is allowed, or None.
 
     Raises `Stop` if there was no turn yet, so that not even that answer is allowed.
     """
@@ -131,13 +133,15 @@ def _refuse_over_limit(run: AgentRun, call: CallState, *, is_counted: bool) -> N
 
 
 def _is_counted(run: AgentRun, call: CallState) -> bool:
-    """Return whether the limit of calls counts this one. A call that a dead process sent was counted then."""
+    """Return whether the limit of calls counts this call. A call that an earlier process sent was counted then."""
     assert call.tool is not None
     return not run.tools.is_own(call.tool) and not call.times_sent
 
 
 def _first_reached(run: AgentRun, kinds: Sequence[LimitKind]) -> LimitReached | None:
-    """Return the limit of these kinds that is used up in this run or in one that called it; report the first one."""
+    """Return the limit of these kinds that is used up in this run or in a run that called it; None if none is. The
+    first one is also reported.
+    """
     one: AgentRun | None = run
     while one is not None:
         if used := used_up(one.limits, one.tally.amounts, kinds):

@@ -42,7 +42,7 @@ _DECIDING: ContextVar[bool] = ContextVar("mcpagent_deciding", default=False)
 
 
 class Permissions(Middleware):
-    """Let a call run only if the rules, and the person that they ask, permit it."""
+    """Lets a call run only if the rules permit it, and the person that they require approves it."""
 
     @asynccontextmanager
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
@@ -52,14 +52,15 @@ class Permissions(Middleware):
 
 
 async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 - one row of the table after the other
-    """Decide whether a call runs, and with which arguments. Otherwise set its `output`, or the request it waits with.
+    """Decide whether a call runs, and with which arguments. If it does not run, set its `output`, or the request that
+    it waits for.
 
-    The first row that fits holds. An approval may edit the arguments: if they ask for something else now, such as
+    The first matching row applies. An approval may edit the arguments: if they then ask for something else, such as
     another resource, the call is decided again with them.
 
     | the call | |
     |---|---|
-    | was denied | is refused, also if its tool is gone |
+    | was denied | is refused, also if its tool is missing |
     | has no tool that the model may call | is refused with the reason |
     | ended its process three times | is not run again |
     | is denied by a rule (`permissions.decision.decide`) | is refused |
@@ -69,7 +70,7 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
     | differs from the call that was answered | is refused |
     | was answered with a result | has this result |
     | was edited into a request for something else | has no answer, and is decided again |
-    | was edited into arguments that do not fit | is refused |
+    | was edited into invalid arguments | is refused |
     | was approved | runs |
     """
     asked, answer = call.call, call.answer
@@ -133,18 +134,18 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
 
 
 def facts_of(tool: Tool, arguments: dict[str, Any]) -> CallFacts:
-    """Return the facts that rules judge a call of this tool by."""
+    """Return the facts about a call of this tool that rules judge."""
     return CallFacts(tool.asked(arguments), arguments, tool.rules)
 
 
 def decision_in(run: AgentRun, facts: CallFacts) -> Decision:
-    """Return the strictest decision of the rules of the agent and of the agents that called it."""
+    """Return the strictest decision, by the rules of the agent and of the agents that called it."""
     decisions = [_decision_of(judge, run, facts) for judge in _judges(run)]
     return max(decisions, key=strictness)
 
 
 def instructs_at_once(tool: Tool, arguments: dict[str, Any]) -> bool:
-    """Return whether the rules of the current run allow this call of the tool without a question."""
+    """Return whether the rules of the current run allow this call of the tool without asking."""
     run = current_run()
     if run is None or tool.approval is not None:
         return False
@@ -152,9 +153,9 @@ def instructs_at_once(tool: Tool, arguments: dict[str, Any]) -> bool:
 
 
 def _decision_of(judge: AgentRun, run: AgentRun, facts: CallFacts) -> Decision:
-    """Return the decision of one of the run's judges.
+    """Return the decision by the rules of `judge`, the run itself or a run that called it.
 
-    Only the agent's own rules can replace a rule of a server's entry: callers can make it stricter.
+    Only the agent's own rules can replace a rule of a server's entry: callers can only make it stricter.
     """
     if judge is not run:
         facts = replace(facts, rules=())
@@ -162,7 +163,7 @@ def _decision_of(judge: AgentRun, run: AgentRun, facts: CallFacts) -> Decision:
 
 
 def _judges(run: AgentRun) -> list[AgentRun]:
-    """Return the run, and the runs of the agents that called it whose policy judges calls; equal policies once."""
+    """Return the run, and the runs that called it whose policy judges its calls; equal policies only once."""
     judges, caller = [run], run.parent
     while caller is not None:
         policy = caller.permissions
@@ -174,7 +175,7 @@ def _judges(run: AgentRun) -> list[AgentRun]:
 
 
 def _decider_of(run: AgentRun) -> OnApproval | None:
-    """Return the `decide` of the run's policy, else of the nearest caller that has one."""
+    """Return the `decide` callback of the run's policy, else of the nearest caller with one, or None."""
     for judge in run.lineage:
         if judge.permissions.decide is not None:
             return judge.permissions.decide
@@ -199,9 +200,9 @@ async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
 async def _judged(
     asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
 ) -> tuple[PendingCall, list[OnApproval | None]] | None:
-    """Return the approval request of the call and the callbacks that answer it, or None if the call may run.
+    """Return the approval request of the call and the callbacks that answer it; None if the call may run.
 
-    The agent and each agent that called it judge the call; an agent that requires approval uses its own `decide`. A
+    The agent, and each agent that called it, judges the call; an agent that requires approval uses its own `decide`. A
     denial refuses the call. Rules apply to tools of servers and of the user, not to the runtime's own tools, such as
     `search_tools`.
     """
@@ -243,7 +244,9 @@ async def _judged(
 async def _needs_approval(
     judge: AgentRun, asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
 ) -> bool:
-    """Return whether the tool or an agent requires approval for the call. A check that fails refuses the call."""
+    """Return whether the tool or the agent of `judge` requires approval for the call. A check that fails refuses the
+    call.
+    """
     check = tool.approval
     if judge is not run:
         check = partial(_required_by, judge.permissions, tool)
@@ -279,12 +282,12 @@ async def _answer_of_all(
     run: AgentRun,
     call: CallState,
 ) -> CallAnswer | None:
-    """Ask each decider in turn, with the arguments of the previous answer, until one does not approve the call."""
+    """Ask each callback in turn, with the arguments of the previous answer, until one does not approve the call."""
     first, *others = deciders
     assert first is not None
     arguments = request.arguments
     if others:
-        arguments = json_copy(arguments)  # each may change its copy
+        arguments = json_copy(arguments)  # each callback may change its copy
     answer = await _answer_of_person(request, first, run, call)
     for on_approval in others:
         assert on_approval is not None
@@ -306,8 +309,8 @@ async def _answer_of_all(
 async def _answer_of_person(
     request: PendingCall, on_approval: OnApproval, run: AgentRun, call: CallState
 ) -> CallAnswer | None:
-    """Ask the person. Return None if the call waits, or is not to be run after all."""
-    # The person may ask an agent, whose calls are decided meanwhile.
+    """Ask the person. Returns None if the call waits, or must not run after all."""
+    # The callback may itself ask an agent, whose calls are decided meanwhile.
     async with (
         contextlib.nullcontext() if _DECIDING.get() else run.asking,
         run.pipeline.around_question(run, call),
@@ -343,12 +346,14 @@ async def _answer_of_person(
 
 
 def _raise_own_cancellation(error: BaseException) -> None:
-    """Raise a cancellation of this run. One that the user's code raises by itself is an error of that code."""
+    """Raise a cancellation of this run again. A `CancelledError` that the user's code raises itself counts as its
+    error.
+    """
     if isinstance(error, asyncio.CancelledError) and times_cancelled():
         raise error
 
 
-# -- calls that wait --------------------------------------------------------------------------------------------------
+# -- Pending calls -----------------------------------------------------------------------------------------------------
 
 
 def waiting_calls(
@@ -357,9 +362,9 @@ def waiting_calls(
     session: str,
     inner: Mapping[str, PendingCall],
 ) -> list[PendingCall]:
-    """Return a session's open calls, each made from the history and its current tool.
+    """Return the requests for a session's open calls, each built from the history and its current tool.
 
-    `inner` are the calls of programs by ID: each takes the place of the call that runs its program.
+    `inner` are pending calls of programs, by ID. They replace the call that runs their program.
     """
     waiting: list[PendingCall] = []
     for call in conversation.open_calls:
@@ -385,7 +390,7 @@ def waiting_calls(
 def waiting_call(
     call: ToolCall, tool: Tool | None, *, place: int, session: str
 ) -> PendingCall:
-    """Return the request for a call at this place of the history, also if its tool is missing."""
+    """Return the request for a call at this position in the history, even if its tool is missing."""
     if tool is not None:
         definition = tool.asked(call.arguments)
     else:

@@ -1,4 +1,4 @@
-"""Notes to a small model about its progress: the question, the results so far, and the missing parts."""
+"""Notes to a small model about its progress: the prompt, the results so far, and the missing parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcpagent.values.messages import ToolCall, ToolResult
 
 
 def results_of(run: AgentRun) -> list[tuple[ToolCall, ToolResult]]:
-    """Return the calls of this run with their results, in order, those of an earlier process too."""
+    """Return the calls of this prompt with their results, in order, including those of an earlier process."""
     made: list[tuple[ToolCall, ToolResult]] = []
     for message, following in pairwise(run.conversation.messages[run.begins_at :]):
         results = {result.call_id: result for result in following.tool_results}
@@ -24,14 +24,17 @@ def results_of(run: AgentRun) -> list[tuple[ToolCall, ToolResult]]:
 
 
 def has_result(run: AgentRun) -> bool:
-    """Return whether a call of this run succeeded."""
+    """Return whether a call for this prompt succeeded."""
     return any(result.error is None for _, result in results_of(run))
 
 
 def missing_of(
     run: AgentRun, newest: list[tuple[ToolCall, ToolResult]] | None = None
 ) -> tuple[str, ...]:
-    """Return the parts of the question that no result is about; none if the question has one part only."""
+    """Return the parts of the prompt that no result covers; () if the prompt has only one part.
+
+    `newest` are results that are not in the history yet.
+    """
     parts = parts_of(run.context.prompt)
     if len(parts) > 1:
         return missing_parts(parts, [*results_of(run), *(newest or ())])
@@ -41,7 +44,7 @@ def missing_of(
 def progress_of(
     run: AgentRun, newest: list[tuple[ToolCall, ToolResult]] | None = None
 ) -> str:
-    """Return the note; `newest` are results that are not in the history yet."""
+    """Return the note about the progress; `newest` are results that are not in the history yet."""
     made = [*results_of(run), *(newest or ())]
     told = [
         (call.name, call.arguments, result.text)

@@ -1,4 +1,4 @@
-"""Warn a model that repeats its calls, or whose calls keep failing; then make it answer."""
+"""Warn a model that repeats its calls, or whose calls keep failing; if it continues, require an answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_RUN = "This call was not run: an answer without further calls was asked for
 
 
 class Repetition(Middleware):
-    """Count the calls of a run that are like earlier ones, and stop a run that continues them."""
+    """Counts repeated calls of a run, and stops a run that continues after a warning."""
 
     @contextmanager
     def around_run(self, run: AgentRun) -> Iterator[None]:
@@ -26,7 +26,7 @@ class Repetition(Middleware):
 
     @contextmanager
     def around_calls(self, run: AgentRun, batch: CallBatch) -> Iterator[None]:
-        """Refuse calls that the model was warned not to repeat; count all others."""
+        """Refuse calls that the model was warned not to repeat, and count all others."""
         repeats = run.tally.repeats
         if not batch.is_resumed and repeats.goes_on_with(batch.calls):
             run.conversation.close_open_calls(_NOT_RUN)
@@ -40,7 +40,9 @@ class Repetition(Middleware):
                 run.conversation.announce(words)
 
     def _restated(self, run: AgentRun, batch: CallBatch, words: str) -> str:
-        """Return the words with the progress, and the progress alone when other parts of the question are missing."""
+        """Return the warning `words` with the progress. Without a warning, return the progress if the missing parts
+        have changed, else "".
+        """
         newest = list(zip(batch.calls, batch.results, strict=True))
         missing = missing_of(run, newest)
         if not words and (not missing or missing == run.tally.missing):

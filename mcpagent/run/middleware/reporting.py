@@ -1,4 +1,4 @@
-"""The events of calls, and of the end of a run."""
+"""Emit the events of calls, and of the end of a run."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from mcpagent.values.tools import ToolChange
 
 
 class Reporting(Middleware):
-    """Report each call when the model makes it and when it has a result, and the end of the run."""
+    """Reports each call when it starts and when it has a result, and the end of the run."""
 
     @contextmanager
     def around_run(self, run: AgentRun) -> Iterator[None]:
-        """Report the end, once it is written."""
+        """Report the end of the run, after it was written."""
         yield
         if run.tally.finished is not None:
             run.emit(run.tally.finished)
 
     @asynccontextmanager
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
-        """Report a call, and its result with everything that it changed. A call that was pending was reported then."""
+        """Report a call, and its result with everything that it changed. If the call was pending, its start was
+        reported before.
+        """
         is_much = is_large(call.call.arguments)
         begun, ended = [
             await beside_loop(call.call.copied, is_much=is_much) for _ in range(2)
-        ]  # listeners may keep them
+        ]  # listeners get copies, which they may store
         if call.tool is not None:
             server = call.tool.definition.server
         else:
@@ -65,7 +67,7 @@ def _report_changes(changes: Sequence[ToolChange], run: AgentRun) -> None:
 
 
 def is_answered_inside(call_id: str, run: AgentRun) -> bool:
-    """Return whether this run has answers to calls that the program of this call waited for."""
+    """Return whether this run has answers to calls for which the program of this call waited."""
     return any(
         answered.startswith(f"{call_id}{INNER}") for answered in run.answers or ()
     )

@@ -1,4 +1,4 @@
-"""Find JSON in the text of an answer: whole, in a code block, or incomplete."""
+"""Find JSON in the text of an answer: the whole text, a code block, or an incomplete value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)```", re.DOTALL)
 def document_in(text: str) -> Any:
     """Return the JSON value of the whole text, or of its only code block.
 
-    Raises `ValueError` if it is invalid, also for numbers that JSON does not have.
+    Raises `ValueError` if it is invalid, also for numbers that JSON does not allow, such as NaN.
     """
     try:
         return _loaded(text)
@@ -30,7 +30,9 @@ def _loaded(text: str) -> Any:
 
 
 def partial_document(text: str) -> Any:
-    """Return the JSON value of a text that breaks off, its last string as far as it goes; None for no value."""
+    """Return the JSON value of an incomplete text, including an incomplete last string; None if there is no value
+    yet.
+    """
     from pydantic_core import from_json
 
     begun = text.lstrip()

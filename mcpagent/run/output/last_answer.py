@@ -1,4 +1,4 @@
-"""Validate the answer that ends a run against its output type; request it once more if it does not match."""
+"""Validate the answer that ends a run against its output type; if it does not match, request it once more."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from mcpagent.values.messages import Message
 from mcpagent.values.tools import ToolOutput
 
 MUCH_TEXT = 50_000
-"""Characters from which on a worker thread parses an answer."""
+"""Minimum number of characters of an answer that a worker thread parses."""
 
 
 @dataclass(slots=True)
 class LastAnswer:
     """The last answer of a run.
 
-    `was_asked_again`: there is one repair round, also if another process began it. `is_reminded`: a model that only
-    writes about calling a tool was already reminded. `is_excused`: so was one that only apologises.
+    `was_asked_again`: the one repair request was already made, perhaps by another process. `is_reminded`: a model that
+    only writes about calling a tool was already reminded to call it. `is_excused`: a model that only apologises already
+    got a note. `reading` is the parsed answer.
     """
 
     spec: OutputSpec | None
@@ -39,7 +40,7 @@ class LastAnswer:
     def of_run(
         cls, spec: OutputSpec | None, messages: Sequence[Message], *, is_reminded: bool
     ) -> LastAnswer:
-        """Create the value for a run with these messages so far."""
+        """Return the state for a run that has these messages so far."""
         told = any(
             message.role == "user" and is_misfit_note(message.text)
             for message in messages
@@ -48,13 +49,15 @@ class LastAnswer:
 
     @property
     def format(self) -> OutputFormat | None:
-        """The output format that requests carry."""
+        """The output format for requests; None for text."""
         if self.spec is not None:
             return self.spec.format
         return None
 
     async def fits(self, response: ModelResponse) -> bool:
-        """Read the answer; True if it matches the output type. An answer that is cut off or refused does not."""
+        """Parse the answer; return whether it matches the output type. An answer that is cut off or refused does
+        not.
+        """
         self.reading = None
         if self.spec is None or response.stop in ("length", "refusal"):
             return False
@@ -67,14 +70,18 @@ class LastAnswer:
         return not self.reading.problems
 
     def ask_again(self) -> str:
-        """Return the note on the answer for the model, which has one more try; "" if the answer is accepted."""
+        """Return the note that requests the answer once more; "" if the answer is accepted or was already requested
+        again.
+        """
         if self.reading is None or not self.reading.problems or self.was_asked_again:
             return ""
         self.was_asked_again = True
         return misfit_note([str(problem) for problem in self.reading.problems])
 
     def told(self, answer: str, stop: StopReason) -> dict[str, Any]:
-        """Return the fields of the end event: the answer as text, the stop reason, the value or its problems."""
+        """Return fields of the `RunFinished` event: the answer as text, the stop reason, and the value or its
+        problems.
+        """
         if stop != "calls_pending":
             reading = self.reading
         else:
@@ -98,7 +105,7 @@ class LastAnswer:
 def typed_answer(finished: RunFinished, spec: OutputSpec | None) -> Any:
     """Return the output of the run in the requested type; without a type, its text.
 
-    Raises `OutputError`, and `LimitError` if a limit ended the run before there was a value of that type, or any text.
+    Raises `OutputError`, or `LimitError` if a limit ended the run before there was such a value, or any text.
     """
     if finished.has_output:
         if spec is not None:
@@ -137,7 +144,7 @@ def no_output(stop: StopReason, problems: Sequence[Any], answer: str) -> OutputE
 
 
 def told_to_caller(finished: RunFinished, label: str, *, has_type: bool) -> ToolOutput:
-    """Return the result of an agent that was called as a tool, for its caller."""
+    """Return the result of an agent that was called as a tool, as an output for its caller."""
     if finished.pending:
         names = ", ".join(f'"{request.tool}"' for request in finished.pending)
         text = f"{label} needed an approval or an outside answer for {names}, which nobody can give here."
@@ -148,7 +155,7 @@ def told_to_caller(finished: RunFinished, label: str, *, has_type: bool) -> Tool
             return ToolOutput.of_text(
                 f"{label} was {limit.said('without an answer')}.", error="failed"
             )
-        if limit.limit in FIRM:  # after the other limits, it gave a final answer
+        if limit.limit in FIRM:  # after the other limits, the agent gave a final answer
             answer = f"{answer}\n\n[{label} was {limit.text}, before it was done.]"
     elif has_type and not finished.has_output:
         return ToolOutput.of_text(

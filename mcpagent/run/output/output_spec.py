@@ -1,7 +1,7 @@
-"""`OutputSpec`: the schema of an answer, and the conversion of its text to a value or a problem.
+"""`OutputSpec`: the schema of an answer, and the conversion of its text to a value or to problems.
 
-Pydantic's `TypeAdapter` reads types, including their validators and defaults. A JSON Schema is validated like arguments
-of tools, in bounded time. The format requested from models is always an object: any other value is in its `result`.
+Pydantic's `TypeAdapter` handles types, including their validators and defaults. A JSON Schema is validated like
+arguments of tools, in bounded time. Models are always asked for an object: any other value is in its property `result`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 RESULT = "result"
-"""The property that holds a value that is no object."""
+"""The property that contains a value that is not an object."""
 
 MOST_PROBLEMS = 20
 
@@ -38,7 +38,9 @@ _TAKEN = "a type (a pydantic model, dataclass, TypedDict, enum, list, union ...)
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """The value read from an answer or, if it did not fit, the problems of each field. `document`: it as JSON."""
+    """The value of an answer or, if it is not valid, the problem of each field. `document` is the JSON data of the
+    value.
+    """
 
     value: Any = None
     document: Any = None
@@ -47,10 +49,10 @@ class ParsedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """The specification of an answer. `format` is the format requested from models, `schema` that of the value itself.
+    """The specification of an answer. `format` is requested from models; `schema` is that of the value itself.
 
-    `is_wrapped`: the value is in the object's `result`. `check` makes the value of JSON data that is the value's own,
-    and raises nothing.
+    `is_wrapped`: the value is in the object's property `result`. `check` converts JSON data to the value or to
+    problems, and never raises.
     """
 
     format: OutputFormat
@@ -59,7 +61,7 @@ class OutputSpec:
     check: Callable[[Any], ParsedAnswer]
 
     def read(self, text: str) -> ParsedAnswer:
-        """Return the value in a whole answer: its JSON, or the JSON in its only code block."""
+        """Parse a complete answer: its JSON, or the JSON in its only code block."""
         try:
             document = document_in(text)
         except (ValueError, RecursionError) as error:
@@ -71,7 +73,7 @@ class OutputSpec:
         return self.of_document(document)
 
     def of_document(self, document: Any) -> ParsedAnswer:
-        """Return the value of the JSON data, in the requested form or as the bare value, if either fits."""
+        """Return the value of JSON data that is either in the requested format or the bare value."""
         inner = document
         if (
             self.is_wrapped
@@ -81,7 +83,7 @@ class OutputSpec:
             inner = document[RESULT]
         found = self.check(inner)
         if found.problems and (fewer := without_nulls(self.schema, inner)) != inner:
-            # A strict schema has no optional keys: null marks a missing value.
+            # In a strict schema no property is optional, so models write null for a missing value.
             again = self.check(fewer)
             if not again.problems:
                 found = again
@@ -102,7 +104,9 @@ class OutputSpec:
 
 
 def output_spec(output_type: Any) -> OutputSpec:
-    """Return the spec of a type or a JSON Schema. Raises `InputError` for anything else or an unusable type."""
+    """Return the specification of a type or a JSON Schema. Raises `InputError` for anything else, or an unusable
+    type.
+    """
     if isinstance(output_type, Mapping):
         return _of_schema(dict(output_type))
     if isinstance(output_type, _NO_TYPES) or inspect.isroutine(output_type):
@@ -113,7 +117,7 @@ def output_spec(output_type: Any) -> OutputSpec:
 
 
 def spec_from_json(data: Mapping[str, Any]) -> OutputSpec:
-    """Return the stored specification: by its schema alone, without the type it was made from."""
+    """Return a stored specification. It has only the schema, without the type that it was made from."""
     return _spec(
         dict(data["schema"]),
         str(data["name"]),
@@ -151,15 +155,13 @@ def _spec(
     )
 
 
-# -- A JSON Schema ----------------------------------------------------------------------------------------------------
+# -- JSON Schema -------------------------------------------------------------------------------------------------------
 
 
 def _of_schema(schema: dict[str, Any]) -> OutputSpec:
     try:
         text = json.dumps(schema, allow_nan=False)
-        problems(
-            schema, None
-        )  # an unusable schema is reported before an answer costs money
+        problems(schema, None)  # validate the schema now, before an answer costs money
     except UncheckedError as error:
         raise InputError(
             f"output_type: no JSON Schema that can be used: {error}"
@@ -168,7 +170,7 @@ def _of_schema(schema: dict[str, Any]) -> OutputSpec:
         raise InputError(
             f"output_type: no JSON Schema, which is JSON data: {safe_line(str(error), 120)}"
         ) from None
-    own: dict[str, Any] = json.loads(text)  # never changed afterwards
+    own: dict[str, Any] = json.loads(text)  # a copy, which is never changed afterwards
     title, described = own.get("title"), own.get("description")
     return _spec(
         own,
@@ -195,7 +197,7 @@ def _by_schema(schema: dict[str, Any]) -> Callable[[Any], ParsedAnswer]:
     return check
 
 
-# -- A type -----------------------------------------------------------------------------------------------------------
+# -- Types -------------------------------------------------------------------------------------------------------------
 
 
 def _of_type(output_type: Any) -> OutputSpec:
@@ -226,7 +228,7 @@ def _of_type(output_type: Any) -> OutputSpec:
 
 
 def _shown(output_type: Any) -> str:
-    """Return a name for people and models: the class name, or the source of another type without modules."""
+    """Return a name for people and models: the class name, or the source code of another type, without modules."""
     return safe_line(_MODULES.sub("", _written(output_type)), 60)
 
 
@@ -253,7 +255,7 @@ def _by_type(adapter: TypeAdapter[Any]) -> Callable[[Any], ParsedAnswer]:
 
     def check(document: Any) -> ParsedAnswer:
         try:
-            # As JSON: there a date is a text also for a type that is strict.
+            # Validate as JSON: in JSON, a date is a string, which a strict type accepts only there.
             return ParsedAnswer(adapter.validate_json(json.dumps(document)), document)
         except ValidationError as error:
             return ParsedAnswer(problems=_misfits(error))
@@ -279,11 +281,11 @@ def _misfits(error: ValidationError) -> tuple[OutputProblem, ...]:
     return tuple(told)
 
 
-# -- The form of an object --------------------------------------------------------------------------------------------
+# -- Conversion of a schema to that of a JSON object -------------------------------------------------------------------
 
 
 def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with the reference at its root resolved, as in a type that refers to itself."""
+    """Return the schema with a reference at its root resolved; a type that refers to itself has one."""
     whole, seen = schema, set[str]()
     while isinstance(reference := whole.get("$ref"), str) and reference not in seen:
         seen.add(reference)
@@ -295,7 +297,7 @@ def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return an object schema with the schema as its `result`.
+    """Return an object schema with the schema as its property `result`.
 
     Definitions move to the root, and all references keep their targets.
     """
@@ -315,7 +317,7 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moved(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one schema with the reference that leads to the same place within the wrapper."""
+    """Return a subschema with its reference changed, so that it has the same target inside the wrapper."""
     reference = schema.get("$ref")
     stays = ("#/$defs/", "#/definitions/")
     if (

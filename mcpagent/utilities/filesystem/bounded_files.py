@@ -27,7 +27,7 @@ def open_regular(path: Path | str) -> BinaryIO:
 
     Raises `OSError`, also for a folder, a device or a pipe, which may never end, or block.
     """
-    # Looked at before it is opened too: opening a device or a pipe may already do something.
+    # Check the path before opening it, too: opening a device or a pipe may already have an effect.
     _check(os.stat(path).st_mode, path)
     handle = os.open(
         path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -54,7 +54,7 @@ def read_bounded(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def open_given(path: Path | str) -> BinaryIO:
-    """Open a file that the user names for one command: a regular one, or one that a shell has opened (`<(command)`).
+    """Open a file that the user names for one command: a regular file, or a file that a shell opened (`<(command)`).
 
     Raises `OSError` for files that would block, such as a pipe without a writer.
     """
@@ -69,9 +69,10 @@ _OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
 def read_own(path: Path | str) -> bytes:
-    """Return the content of a file that we keep for this user: of state, data or cache.
+    """Return the content of one of mcpagent's own files for this user: state, data or cache.
 
-    Raises `OSError` for one that is not the user's (`is_nobody_elses`), that is no regular file, or too large.
+    Raises `OSError` if another user may have written the file (`is_nobody_elses`), if it is not a regular file, or is
+    too large.
     """
     with open_regular(path) as file:
         _check_owner(os.fstat(file.fileno()), path)
@@ -79,9 +80,9 @@ def read_own(path: Path | str) -> bytes:
 
 
 def map_own(path: Path | str) -> memoryview:
-    """Map the content of a file of this user into shared memory; unused pages are not read.
+    """Map a file of this user into memory; the system reads only the pages that are used.
 
-    Only for files that are replaced as a whole.
+    Use it only for files that mcpagent replaces as a whole.
     """
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
@@ -104,9 +105,9 @@ def check_own(path: Path | str) -> None:
 
 
 def is_nobody_elses(path: Path | str) -> bool:
-    """Return whether only this user or the system's administrator can have written the file; True if it is missing.
+    """Return whether only this user or the administrator can have written the file; True if it is missing.
 
-    A folder that others could write to, if only for a while, may hold files that they left there.
+    A folder that other users can write to, or once could, may contain files of theirs.
     """
     try:
         return _is_users(os.stat(path), path)
@@ -127,7 +128,7 @@ def _is_users(found: os.stat_result, path: Path | str) -> bool:
     if sys.platform == "win32":
         return True
     user = os.geteuid()
-    # In a container root often has the folder of a user from outside: there the files belong to that user.
+    # In a container, root often works in a folder that belongs to a user of the host; that user owns the files there.
     if user:
         owners = {0, user}
     else:
@@ -139,7 +140,7 @@ def _all_of(file: BinaryIO, path: Path | str, limit: int) -> bytes:
     data = bytearray()
     while piece := file.read(
         _PIECE
-    ):  # a read of the whole limit would take that much memory at once
+    ):  # reading up to the limit at once would allocate that much memory
         data += piece
         if len(data) > limit:
             raise FileTooLargeError(

@@ -1,4 +1,4 @@
-"""Change files atomically: no reader and no crash sees half a file, and no other process changes it meanwhile."""
+"""Change files atomically: a reader never sees half a file, not even after a crash, and other processes wait."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def make_private(folder: Path) -> None:
         missing.append(folder)
         folder = folder.parent
     for new in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # another process was faster
+        with contextlib.suppress(FileExistsError):  # another process created it first
             new.mkdir(0o700)
-            new.chmod(0o700)  # a umask may have taken more away than others' rights
+            new.chmod(0o700)  # a umask may also have removed the user's own rights
 
 
 def close_to_others(folder: Path) -> None:
@@ -51,19 +51,20 @@ def close_to_others(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: str | bytes, *, is_cache: bool = False) -> None:
-    """Replace the file by `content` (text as UTF-8, line ends unchanged) in one step, readable by its user only.
+    """Replace the file by `content` in one step, readable by its user only. Text is written as UTF-8, line ends
+    unchanged.
 
     Use it for mcpagent's own files in its own folders. Unless `is_cache`, the content is on the disk when this returns;
-    a cache can be recreated. Raises `OSError`; the previous content stays then.
+    a cache can be recreated. Raises `OSError`; the file is then unchanged.
     """
     make_private(path.parent)
     _replace(path, content, 0o600, waits=not is_cache)
 
 
 def write_beside(path: Path, text: str) -> Path:
-    """Write a new file for its user only, with this name or the next free one; return its path.
+    """Write a new file that only its user can read, under this name or the next free one; return its path.
 
-    Nothing is overwritten, and no link is followed. Raises `OSError`.
+    It never overwrites a file and never follows a link. Raises `OSError`.
     """
     make_private(path.parent)
     for number in count(1):
@@ -109,10 +110,10 @@ def _replace(
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush the folder, so that a file's new name survives a loss of power, on systems that need it."""
+    """Write the folder's entries to the disk, so that a new file name survives a power failure."""
     if sys.platform == "win32":
         return
-    with contextlib.suppress(OSError):  # some file systems know no such thing
+    with contextlib.suppress(OSError):  # some file systems cannot sync a folder
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -121,7 +122,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the leftovers of writers that were killed at least an hour ago."""
+    """Remove temporary files of writers that were killed at least an hour ago."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(_NEW) and entry.is_file(follow_symlinks=False):
@@ -153,9 +154,7 @@ def write_text(path: Path, text: str, *, new_mode: int = 0o600) -> None:
     """
     try:
         target = path.resolve()
-        if (
-            target.is_symlink()
-        ):  # from Python 3.13 on, links in a circle resolve to one of themselves
+        if target.is_symlink():  # since Python 3.13, `resolve` returns a link of a loop instead of raising an error
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         exists = target.exists()
         if exists:
@@ -169,7 +168,7 @@ def write_text(path: Path, text: str, *, new_mode: int = 0o600) -> None:
         OSError,
         ValueError,
         RuntimeError,
-    ) as error:  # RuntimeError: links in a circle, before Python 3.13
+    ) as error:  # RuntimeError: a loop of links, before Python 3.13
         raise ConfigError(
             f"{safe_line(str(path))}: cannot be written: {safe_line(str(error))}"
         ) from None
@@ -177,10 +176,10 @@ def write_text(path: Path, text: str, *, new_mode: int = 0o600) -> None:
 
 @contextlib.contextmanager
 def alone_with(path: Path, *, wait_seconds: float = 10.0) -> Iterator[None]:
-    """Lock the folder of a file, so that no other process with this lock changes its files between read and write.
+    """Lock the folder of a file, so that no other process that uses this lock changes the file between read and write.
 
-    No lock file remains. If the system has no such lock, or the folder cannot be created, nothing is locked. Raises
-    `ConfigError` if another process holds the lock for too long.
+    No lock file remains. If the system has no such lock, or the folder cannot be created, the block runs without a
+    lock. Raises `ConfigError` if another process holds the lock for longer than `wait_seconds`.
     """
     if sys.platform == "win32":
         yield
@@ -190,7 +189,7 @@ def alone_with(path: Path, *, wait_seconds: float = 10.0) -> Iterator[None]:
             folder = path.resolve().parent
             make_private(folder)
             handle = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, handle)  # which unlocks it
+            stack.callback(os.close, handle)  # closing also unlocks
             if not _locked(handle, wait_seconds):
                 what = f"another program has been changing this folder for {wait_seconds:g} seconds"
                 raise ConfigError(
@@ -200,7 +199,7 @@ def alone_with(path: Path, *, wait_seconds: float = 10.0) -> Iterator[None]:
 
 
 def _locked(handle: int, wait_seconds: float) -> bool:
-    """Return whether the lock was acquired in time."""
+    """Return whether the lock on the open folder `handle` was acquired within `wait_seconds`."""
     import fcntl
 
     until = time.monotonic() + wait_seconds

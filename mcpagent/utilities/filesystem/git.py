@@ -13,7 +13,7 @@ _QUIET = {
     "GIT_ALLOW_PROTOCOL": "",
     "GIT_TERMINAL_PROMPT": "0",
 }
-"""Variables that keep git from locking and downloading."""
+"""Environment variables that keep git from taking locks, downloading and asking."""
 
 _NO_PROGRAMS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}")
 """Overrides of settings with which a repository could start programs."""
@@ -22,7 +22,9 @@ GIT_FAILURES = (OSError, subprocess.SubprocessError)
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Return what git prints. Raises `GIT_FAILURES` if it fails, is not installed, or takes too long."""
+    """Return the output of a git command. Raises `GIT_FAILURES` if it fails, git is not installed, or it takes too
+    long.
+    """
     settings = [word for setting in _NO_PROGRAMS for word in ("-c", setting)]
     command = ["git", *settings, *arguments]
     done = subprocess.run(  # noqa: S603  ours, and its arguments are no shell's
@@ -37,7 +39,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def is_ignored(path: Path) -> bool:
-    """Return whether the repository of the file leaves it out: its commits do not contain the file.
+    """Return whether the file's repository ignores it (`.gitignore`), so that commits do not contain it.
 
     Links are followed. Returns False without a repository or git.
     """

@@ -15,7 +15,7 @@ _XDG = {
     "state": ("XDG_STATE_HOME", ".local/state"),
     "cache": ("XDG_CACHE_HOME", ".cache"),
 }
-"""Kind of folder -> the variable of the XDG Base Directory Specification, and its default below HOME."""
+"""The folder kinds: the variable of the XDG Base Directory Specification, and its default below HOME."""
 
 
 def user_config_folder(environ: Mapping[str, str]) -> Path:
@@ -39,7 +39,7 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 
 
 def own_folders(environ: Mapping[str, str]) -> list[Path]:
-    """Return all four folders."""
+    """Return the user's folders for configuration, data, state and cache."""
     return [_folder(kind, environ) for kind in _XDG]
 
 
@@ -62,15 +62,15 @@ def _folder(kind: str, environ: Mapping[str, str]) -> Path:
         )
     variable, default = _XDG[kind]
     base = environ.get(variable) or ""
-    if not base.startswith(
-        "/"
-    ):  # the XDG specification: relative paths are to be ignored
+    if not base.startswith("/"):  # the XDG specification ignores relative paths
         base = str(_home(environ) / default)
     return Path(base) / "mcpagent"
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    """Return the user's home; a relative one would make the files of any folder the user's own."""
+    """Return the user's home as an absolute path: with a relative one, files of any working directory would count as
+    the user's own.
+    """
     home = environ.get("HOME") or ""
     if home.startswith("/"):
         return Path(home)

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 from mcpagent.utilities.text.safe_text import safe_line
 
 _ROOM, _LAST_ROOM = 100, 300
-"""Maximum number of characters of a value in an error: inside a sentence and at its end."""
+"""Maximum number of characters of a value in an error: inside a sentence, and at its end."""
 
 _NEST = 8
-"""Characters by which each level reduces that maximum, so that every level appears."""
+"""For each level of nesting, that maximum shrinks by this number, so that every level appears."""
 
 _WEAK = ("anyOf", "oneOf")
 
 
 class Misfit(NamedTuple):
-    """A validation error. `path` leads to it within the value; `words` has a `{}` for each entry of `shown`.
+    """A validation error. `path` leads to the wrong part of the value; `words` has a `{}` for each entry of `shown`.
 
-    `branches` are the errors of each schema of an `anyOf` or `oneOf`. `right_type`: the schema that reports the error
+    `branches`: the errors against each schema of an `anyOf` or `oneOf`. `right_type`: the schema that reports the error
     accepts the type of this value.
     """
 
@@ -35,7 +35,7 @@ class Misfit(NamedTuple):
         return self._replace(path=(step, *self.path))
 
     def text(self) -> str:
-        """Return the text of the most informative part, without the path."""
+        """Return the error's text without its path."""
         last = None
         if self.words.endswith("{}"):
             last = len(self.shown) - 1
@@ -48,15 +48,17 @@ class Misfit(NamedTuple):
 
 
 class UnexpectedMembers(NamedTuple):
-    """Names or items that no keyword allows, shown as `'a', 'b' were`."""
+    """Names or items that no keyword of the schema allows. In a message they appear as `'a', 'b' were`."""
 
     items: Sequence[Any]
 
 
 def telling(misfit: Misfit) -> Misfit:
-    """Return the deepest error of the most relevant branch; the error itself if no branch is the most relevant.
+    """Return the deepest error in the most relevant branch of an `anyOf` or `oneOf`; `misfit` itself if no branch
+    stands out.
 
-    A branch is relevant if its schema accepts the type of this value, or if the value fits it except for a deeper part.
+    A branch is relevant if its schema accepts the type of the value, or if only a deeper part of the value does not
+    fit.
     """
     path = misfit.path
     while misfit.branches:
@@ -78,7 +80,7 @@ def _relevance(misfit: Misfit) -> tuple[Any, ...]:
 
 
 def shown(value: Any, room: int) -> str:
-    """Return the value as Python writes it, cut to a bounded length; the part beyond is never read."""
+    """Return the value as Python source, cut to `room` characters; the rest of a large value is never read."""
     if isinstance(value, UnexpectedMembers):
         return f"{_cut(_joined(value.items, room), room)} {'was' if len(value.items) == 1 else 'were'}"
     return _cut(_shown(value, room), room)

@@ -1,4 +1,6 @@
-"""Find the schemas within a schema: reference targets and rewritten subschemas. Accepts schemas of any shape."""
+"""Find and rewrite the schemas inside a schema: reference targets, properties, subschemas. Accepts malformed schemas
+too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from urllib.parse import unquote
 _BY_NAME = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
 )
-"""Keywords whose keys are names of properties, not keywords."""
+"""Keywords whose value is an object with names of properties or definitions as keys."""
 
 _DATA = frozenset({"enum", "const", "default", "examples", "required"})
 _DEEPEST = 60
@@ -17,7 +19,9 @@ _MOST_REFERENCES = 8
 
 
 def referred(root: Any, reference: Any) -> Any:
-    """Return what `#` or `#/$defs/Unit` names in the root (RFC 6901); None if it names nothing there."""
+    """Return the part of the root schema that a reference such as `#` or `#/$defs/Unit` names (RFC 6901); None if it is
+    missing.
+    """
     if not isinstance(reference, str) or not (
         reference == "#" or reference.startswith("#/")
     ):
@@ -40,7 +44,7 @@ def referred(root: Any, reference: Any) -> Any:
 
 
 def dereferenced(schema: Any, root: Any) -> Any:
-    """Return the target of the schema's `$ref` in the root, over further references; without a `$ref`, the schema
+    """Return the target of the schema's `$ref` in the root, following further references; without a `$ref`, the schema
     itself.
     """
     for _ in range(_MOST_REFERENCES):
@@ -54,9 +58,10 @@ def dereferenced(schema: Any, root: Any) -> Any:
 
 
 def merged_schema(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
-    """Return the schema, the target of its reference and the parts of its `allOf` as one object; the nearer part wins.
+    """Return the schema merged with the target of its `$ref` and the parts of its `allOf`; on a conflict, the schema
+    itself wins.
 
-    A schema of too many steps, or one that contains itself, becomes a schema of anything.
+    A schema that refers to itself, or through too many references, becomes one that accepts anything.
     """
     whole = dict(schema)
     for _ in range(_MOST_REFERENCES):
@@ -83,7 +88,7 @@ def merged_schema(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
 
 
 def properties_of(schema: Any) -> Mapping[str, Any]:
-    """Return the properties that an object's schema describes; none for any other schema."""
+    """Return the `properties` of an object's schema; {} for any other schema."""
     found = None
     if isinstance(schema, Mapping):
         found = schema.get("properties")
@@ -93,7 +98,7 @@ def properties_of(schema: Any) -> Mapping[str, Any]:
 
 
 def required_of(schema: Any) -> list[str]:
-    """Return the names that an object's schema requires."""
+    """Return the names in `required` of an object's schema."""
     found = None
     if isinstance(schema, Mapping):
         found = schema.get("required")
@@ -111,9 +116,10 @@ def rewritten(
     change: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     depth: int = 0,
 ) -> Any:
-    """Return the schema with each subschema changed, the outer ones first; a too deep one becomes `{}`.
+    """Return the schema with `change` applied to each subschema, the outer ones first; subschemas that are nested too
+    deeply become `{}`.
 
-    `change` gets a schema and returns what replaces it. Names of properties and values are not changed.
+    `change` receives a schema and returns its replacement. Names of properties and constant values stay unchanged.
     """
     if depth > _DEEPEST:
         return {}
@@ -135,7 +141,7 @@ def rewritten(
 
 
 def untitled(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema without its titles, which pydantic invents."""
+    """Return a JSON Schema without the titles that pydantic generates."""
     bare: dict[str, Any] = rewritten(schema, _without_title)
     return bare
 

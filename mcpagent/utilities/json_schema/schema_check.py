@@ -1,4 +1,4 @@
-"""Check a value against a schema: each schema meets each part of the value once, and every step is counted."""
+"""Check a value against a schema: each schema is applied once to each part of the value, and every step counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class CheckLimits:
     """The limits of one check.
 
     `steps`: keywords evaluated and entries visited, about a microsecond each. `pattern_seconds`: CPU time of all
-    patterns together. A pattern that would need more time reports nothing, or, with `ends_at_patterns`, ends the check.
+    patterns together. A pattern that would need more time counts as passed, or, with `ends_at_patterns`, ends the
+    check.
     """
 
     steps: int
@@ -31,10 +32,10 @@ class CheckLimits:
 
 
 AT_ONCE = CheckLimits(20_000, 0.02, ends_at_patterns=True)
-"""Limits of a check in the event loop."""
+"""Limits of a check inside the event loop; a check that exceeds them continues in a worker thread."""
 
 IN_ALL = CheckLimits(500_000, 0.2)
-"""Limits of a check in total."""
+"""Limits of a check in the worker thread."""
 
 MessageMatch: TypeAlias = Iterable[Misfit]
 Judge: TypeAlias = Callable[["Check", Any, dict[str, Any], Any], MessageMatch]
@@ -53,7 +54,9 @@ _PYTHON_TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def is_of_type(value: Any, types: Any) -> bool:
-    """Return whether the value has the type, or one in the list. 1.0 is an integer, true is no number."""
+    """Return whether the value has the JSON type, or one of a list of types. 1.0 is an integer; true is not a
+    number.
+    """
     for name in types if isinstance(types, list) else [types]:
         if isinstance(value, bool):
             if name == "boolean":
@@ -95,7 +98,9 @@ class Check:
             raise TooLongError(f"checking takes more than {self._limits.steps:,} steps")
 
     def misfits(self, schema: Any, value: Any) -> tuple[Misfit, ...]:
-        """Return the first few errors of the value against the schema; a known answer costs no steps."""
+        """Return the first few errors of the value against the schema; a repeated check of the same pair costs no
+        steps.
+        """
         if isinstance(schema, bool):
             if schema:
                 return ()
@@ -119,7 +124,7 @@ class Check:
         return not self.misfits(schema, value)
 
     def target(self, reference: str) -> Any:
-        """Return the schema that the reference means."""
+        """Return the schema that a `$ref` points to."""
         return self._schema.targets[reference]
 
     def _judged(self, schema: dict[str, Any], value: Any) -> list[Misfit]:
@@ -149,7 +154,9 @@ class Check:
         """Return whether the pattern matches anywhere in the text; None if the limits do not allow a decision."""
         self.spend(1 + len(text) // 100)
         if self._patience is None:
-            compiled("")  # loads the engine
+            compiled(
+                ""
+            )  # imports the pattern engine, which must not count as CPU time of the check
             self._patience = CpuBudget(self._limits.pattern_seconds)
         try:
             if not self._patience.over:
@@ -163,7 +170,7 @@ class Check:
         return None
 
     def is_one_of(self, value: Any, allowed: list[Any]) -> bool:
-        """Return whether the list has the value, as JSON compares: 1 is 1.0 and not true."""
+        """Return whether `allowed` contains the value by the rules of JSON: 1 equals 1.0, but not true."""
         if id(allowed) not in self._allowed:
             self._allowed[id(allowed)] = frozenset(
                 self.comparable(one) for one in allowed
@@ -173,9 +180,9 @@ class Check:
     def comparable(self, value: Any, depth: int = 0) -> Any:
         """Return a hashable value that is equal only for equal JSON values.
 
-        Scalars become texts, because third parties choose the values: they could choose many numbers with one hash (-1
-        and -2 in any list, or any number and itself plus 2**61 - 1), and a set of these takes quadratic time. Hashes of
-        texts are salted.
+        Scalars become texts, because third parties choose the values. They could choose many numbers with the same hash
+        (-1 and -2, or any number and itself plus 2**61 - 1), and a set of these takes quadratic time. Hashes of texts
+        are salted.
         """
         self.spend(1)
         if depth > MAX_NESTING:
@@ -194,6 +201,6 @@ class Check:
             )
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        # In hexadecimal: to write a large number in decimal takes time with its square.
+        # Hexadecimal, because writing a large number in decimal takes quadratic time.
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         return ("other", hex(value) if is_whole else repr(value))

@@ -12,10 +12,14 @@ from mcpagent.utilities.json_schema.schema_form import REFERENCES
 def evaluated_beside(
     check: Check, schema: dict[str, Any], value: Any
 ) -> frozenset[str | int]:
-    """Return the names or numbers in the value that the schema speaks about, but for its `unevaluated` keyword."""
+    """Return the property names or item indices that the schema evaluates, apart from its own `unevaluated...`
+    keyword.
+    """
     key = (id(schema), id(value))
     if key not in check.evaluated:
-        check.evaluated[key] = frozenset()  # for a schema that comes back to itself
+        check.evaluated[key] = (
+            frozenset()
+        )  # ends the recursion of a schema that refers to itself
         check.spend(1 + len(schema) + len(value))
         found = set(_spoken_of(check, schema, value))
         for part in _applied(check, schema, value):
@@ -39,7 +43,7 @@ def _evaluated_by(check: Check, schema: Any, value: Any) -> frozenset[str | int]
 
 
 def _spoken_of(check: Check, schema: dict[str, Any], value: Any) -> Iterator[str | int]:
-    """Yield the names or numbers in the value that the schema's own keywords speak about."""
+    """Yield the property names or item indices that the schema's own keywords evaluate, without its subschemas."""
     if isinstance(value, dict):
         patterns = schema.get("patternProperties") or {}
         if schema.get("additionalProperties") is not None:
@@ -70,7 +74,7 @@ def _spoken_of(check: Check, schema: dict[str, Any], value: Any) -> Iterator[str
 
 
 def _applied(check: Check, schema: dict[str, Any], value: Any) -> Iterator[Any]:
-    """Yield the schemas within this one that hold for the same value."""
+    """Yield the subschemas that apply to the same value: reference targets, `allOf`, and matching branches."""
     for keyword in REFERENCES:
         if schema.get(keyword) is not None:
             yield check.target(schema[keyword])

@@ -1,4 +1,4 @@
-"""Check that a JSON Schema is valid, and resolve its references, once before values are checked against it.
+"""Check once that a JSON Schema is valid, and resolve its references, before values are checked against it.
 
 Drafts 4 to 2020-12 are read as one language: servers seldom name the draft, and most keywords mean the same in all.
 """
@@ -14,7 +14,7 @@ from mcpagent.utilities.json_schema.parts import referred
 from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_PARTS = 10_000
-"""Maximum number of subschemas and list entries; a larger schema is not used."""
+"""Maximum number of subschemas and list entries. A larger schema is unusable."""
 
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 COUNTS = (
@@ -25,7 +25,7 @@ COUNTS = (
     "minProperties",
     "maxProperties",
 )
-"""Keywords whose value is a number of characters, items or properties."""
+"""Keywords whose value is a count of characters, items or properties."""
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor", "$id", "id")
@@ -34,14 +34,14 @@ _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 
 class UncheckedError(Exception):
-    """Raised if a schema cannot be used, in general or for this value. The message has the reason; the value stays
-    unchecked.
-    """
+    """Raised if a value cannot be checked, because of its schema or its size. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
-    """A schema of valid form. `targets` maps each reference to its target; `refers_alone`: see `_OLD_DRAFTS`."""
+    """A valid schema. `targets` maps each reference to its target. `refers_alone`: keywords next to a `$ref` are
+    ignored.
+    """
 
     root: Any
     targets: Mapping[str, Any]
@@ -49,7 +49,9 @@ class Schema:
 
 
 class _Same:
-    """A cache key for one schema object, compared by identity; it references the object so that its id stays unique."""
+    """A cache key for one schema object, compared by identity. It keeps the object alive, so that its `id` stays
+    unique.
+    """
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
@@ -62,7 +64,7 @@ class _Same:
 
 
 def usable(schema: Any) -> Schema:
-    """Return the schema, ready for use; it must not be changed afterwards. Raises `UncheckedError`."""
+    """Return the validated schema; the caller must not change it afterwards. Raises `UncheckedError`."""
     found = _usable(_Same(schema))
     if isinstance(found, str):
         raise UncheckedError(found)
@@ -128,7 +130,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(COUNTS, _is_count),
     **dict.fromkeys(("minContains", "maxContains"), _is_count),
     **dict.fromkeys(("minimum", "maximum"), _is_number),
-    # In draft 4 they make `minimum` and `maximum` exclude the number itself.
+    # In draft 4, they are booleans: true excludes the limit in `minimum` or `maximum` itself.
     **dict.fromkeys(
         ("exclusiveMinimum", "exclusiveMaximum"),
         lambda rule: isinstance(rule, int | float),
@@ -140,7 +142,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
     "items": lambda rule: _is_schema(rule) or _is_list(rule),
     "uniqueItems": lambda rule: isinstance(rule, bool),
     "pattern": lambda rule: isinstance(rule, str),
-    # Draft 3, and many a server of today, mark the property itself with true.
+    # Draft 3, and many servers of today, write `required: true` inside the property.
     "required": lambda rule: isinstance(rule, bool) or _is_names(rule),
     "dependentRequired": lambda rule: (
         isinstance(rule, dict) and all(map(_is_names, rule.values()))
@@ -150,11 +152,11 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
         and all(_is_schema(one) or _is_names(one) for one in rule.values())
     ),
 }
-"""Predicates for the value of each keyword; other keywords are annotations."""
+"""Predicates that check the value of each keyword; keywords that are not listed are annotations."""
 
 
 class _FormReader:
-    """Visit all schemas that a value can be checked against, and count the steps."""
+    """Visits all subschemas that could apply to a value, checks their form and counts the steps."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -186,7 +188,7 @@ class _FormReader:
         return Schema(self.root, self.targets, self.refers_alone)
 
     def _parts(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """Yield the subschemas of a schema. A keyword with null counts as absent: some servers write it like that."""
+        """Yield the subschemas of a schema. A keyword with null counts as missing, because some servers write it so."""
         self._spend(len(schema) // 10)
         for keyword, rule in schema.items():
             form = FORMS.get(keyword)
@@ -231,7 +233,7 @@ class _FormReader:
             raise UncheckedError(f"it has more than {MAX_PARTS:,} parts")
 
     def _target(self, keyword: str, reference: str) -> Any:
-        """Return the target of a reference. Raises `UncheckedError` if it leads out of the schema or to nothing."""
+        """Return the target of a reference. Raises `UncheckedError` if the target is missing or outside the schema."""
         if reference not in self.targets:
             self._spend(1 + len(reference) // 20)
             self.targets[reference] = self._resolved(keyword, reference)
@@ -267,7 +269,7 @@ class _FormReader:
         return found
 
     def _all_anchors(self) -> dict[str, Any]:
-        """Return all named parts of the document by reference."""
+        """Return all anchors and IDs in the document, with the schemas that they name."""
         if self._anchors is None:
             self._anchors = {}
             waiting = [self.root]

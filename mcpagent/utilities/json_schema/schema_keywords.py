@@ -15,7 +15,7 @@ from mcpagent.utilities.json_schema.schema_check import (
 )
 from mcpagent.utilities.json_schema.schema_evaluated import evaluated_beside
 
-# Any value
+# Keywords for any value
 
 
 def _type(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> MessageMatch:
@@ -95,16 +95,17 @@ def _if(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> MessageM
     return ()
 
 
-# Numbers
+# Keywords for numbers
 
 _MOST_BITS = 10_000
 """Maximum size in bits of a number whose division by a fraction is checked; a larger number passes."""
 
 
 def _number(breaks: Callable[[Any, Any], bool], words: str, other: str = "") -> Judge:
-    """Return the check of a numeric limit.
+    """Return the check for a numeric limit.
 
-    `other`: the draft 4 keyword that, if true, excludes the limit itself.
+    `breaks` returns True if the value violates the limit. `other`: the draft 4 keyword that, if true, excludes the
+    limit itself.
     """
 
     def judge(
@@ -129,13 +130,13 @@ def _is_no_multiple(value: float, rule: float) -> bool:
             return value % rule != 0
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
             return False
-        # 0.3 is a multiple of 0.1 in decimal, but not in binary.
+        # In decimal, 0.3 is a multiple of 0.1, in binary it is not.
         return (Fraction(repr(value)) / Fraction(repr(rule))).denominator != 1
-    except (ValueError, OverflowError):  # infinity, or no number
+    except (ValueError, OverflowError):  # infinity or NaN
         return True
 
 
-# Texts
+# Keywords for texts
 
 
 def _sized(
@@ -174,7 +175,7 @@ def _pattern(
         yield Misfit("{} does not match {}", (value, rule))
 
 
-# Arrays
+# Keywords for arrays
 
 
 def _each(check: Check, schema: Any, values: list[Any], first: int = 0) -> MessageMatch:
@@ -274,7 +275,7 @@ def _unevaluated_items(
             )
 
 
-# Objects
+# Keywords for objects
 
 
 def _required(
@@ -318,12 +319,12 @@ def _pattern_properties(
 def _additional(
     check: Check, schema: dict[str, Any], value: dict[str, Any]
 ) -> Iterator[str]:
-    """Yield the names that neither `properties` nor `patternProperties` covers."""
+    """Yield the property names of the value that neither `properties` nor `patternProperties` covers."""
     known = schema.get("properties") or {}
     patterns = schema.get("patternProperties") or {}
     check.spend(len(value))
     for name in value:
-        # A pattern that cannot be run may well match.
+        # A pattern that could not run (None) may match, so the name counts as covered.
         if name not in known and all(
             check.matches(pattern, name) is False for pattern in patterns
         ):

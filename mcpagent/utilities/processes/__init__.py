@@ -1,1 +1,1 @@
-"""Child processes: what they leave, their watchdog, and programs with bounded output."""
+"""Child processes: find them, end them with mcpagent, and run programs with bounded output."""

@@ -26,7 +26,9 @@ _END_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """The output of a program's two streams, shortened in the middle, and its ending: `exit code 0`."""
+    """The combined output of a program's stdout and stderr, cut in the middle, and how it ended, such as `exit code
+    0`.
+    """
 
     output: str
     ending: str
@@ -41,10 +43,10 @@ async def run_program(
     seconds: float,
     may_leave_processes: bool = False,
 ) -> ProgramOutput:
-    """Run the program without input, and show its output as it arrives, line by line and printable.
+    """Run the program without input, and pass its output to `show` line by line, in printable form.
 
-    It is ended with all its children after `seconds`, if this is cancelled, and if this process is killed. Its daemons
-    end with it, unless it `may_leave_processes`. Raises `OSError` if it cannot start.
+    The program and its children are ended after `seconds`, on cancellation, and if mcpagent is killed. Its daemons end
+    as well, unless it `may_leave_processes`. Raises `OSError` if it cannot start.
     """
     guard = KEEPER
     if may_leave_processes:
@@ -76,7 +78,7 @@ async def run_program(
 async def _output_of(
     process: asyncio.subprocess.Process, show: Callable[[str], None], seconds: float
 ) -> ProgramOutput:
-    """Return the output and the ending of a started program, which has then ended."""
+    """Wait for a started program to end; return its output and how it ended."""
     kept = _Kept(show)
     assert process.stdout is not None
     ending = ""
@@ -99,7 +101,7 @@ async def _output_of(
 async def _begun(
     starting: Coroutine[Any, Any, asyncio.subprocess.Process],
 ) -> asyncio.subprocess.Process:
-    """Return the process. If this is cancelled midway, the process and its children have ended."""
+    """Return the started process. On cancellation during the start, end it and its children."""
     task = asyncio.create_task(starting)
     try:
         return await asyncio.shield(task)
@@ -125,7 +127,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 class _Kept:
-    """Shows complete lines as they arrive, and keeps the beginning and the end of the output."""
+    """Shows complete lines as they arrive, and stores the beginning and the end of the output."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -149,11 +151,11 @@ class _Kept:
 
     def _take(self, text: str) -> None:
         *lines, self._line = (self._line + text).split("\n")
-        if len(self._line) > MAX_KEPT:  # one endless line
+        if len(self._line) > MAX_KEPT:  # a line that never ends
             lines.append(self._line)
             self._line = ""
         for line in lines:
-            # Of a line that carriage returns overwrite, only the last state stays.
+            # If carriage returns overwrite a line, show only its last state.
             self._keep(safe_text(line.rstrip("\r").rpartition("\r")[2]))
 
     def _keep(self, line: str) -> None:

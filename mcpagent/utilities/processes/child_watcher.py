@@ -1,4 +1,4 @@
-"""Wait for child processes on Python 3.11 without a thread for each; later versions do so themselves."""
+"""Wait for child processes without a thread for each, on Python 3.11; later versions do this themselves."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Args = TypeVarTuple("Args")
 
 
 def wait_without_threads() -> None:
-    """Let event loops of this process wait for children through descriptors (Linux 5.3), on Python 3.11.
+    """On Python 3.11, let event loops wait for child processes through file descriptors (Linux 5.3 and later).
 
-    A watcher that the program chose stays.
+    A child watcher that the program itself set stays.
     """
     if sys.version_info < (3, 12) and sys.platform == "linux":
         policy = asyncio.get_event_loop_policy()
@@ -27,7 +27,9 @@ def wait_without_threads() -> None:
 
 
 def _exit_code(pid: int) -> int:
-    """Return the exit code, negative for a signal, or 255 if other code has waited for the child, as asyncio does."""
+    """Return the exit code, negative for a signal. Like asyncio, return 255 if other code has already waited for the
+    child.
+    """
     try:
         _, status = os.waitpid(pid, 0)
     except ChildProcessError:

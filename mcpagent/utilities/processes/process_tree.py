@@ -1,4 +1,4 @@
-"""Find the processes that a server started, on Linux: those outside its process group are otherwise out of reach."""
+"""Find the processes that a server started (Linux only), also those that left its process group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Process:
 
 
 def descendants(pid: int) -> tuple[Process, ...]:
-    """Return all living descendants of a process; none without `/proc`."""
+    """Return all living descendants of a process; () without `/proc`."""
     found: dict[int, Process] = {}
     open_pids = [pid]
     while open_pids and len(found) < _MOST_PROCESSES:
@@ -42,14 +42,16 @@ def descendants(pid: int) -> tuple[Process, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """The PID that Linux allocated last, and the number of processes and threads since boot, of all namespaces."""
+    """The PID that Linux allocated last, and the number of processes and threads created since boot in all
+    namespaces.
+    """
 
     last: int
     count: int
 
 
 def allocated() -> Allocated | None:
-    """Return the state of PIDs now; None if `/proc` does not show it."""
+    """Return the current PID allocation; None if `/proc` does not show it."""
     load, stat = _contents("/proc/loadavg"), _contents("/proc/stat")
     last = (load or b"").rpartition(b" ")[2].strip()
     count = (stat or b"").partition(b"\nprocesses ")[2].partition(b"\n")[0]
@@ -63,14 +65,16 @@ def with_mark(
 ) -> Iterator[Process]:
     """Yield all living processes with this mark that this user may see; call it in a thread.
 
-    `before` is the state of PIDs before the server started. `missed` collects the PIDs that were listed, may have had
-    the mark, and ended before they were read: their children may be in no list yet.
+    `before`: the PID allocation before the server started; older PIDs are skipped. `missed` collects listed PIDs that
+    ended before they could be read: they may have had the mark and started children that are not listed yet.
     """
     if not _is_ours():
         return
     listed = [int(name) for name in _listed("/proc") if name.isdigit()]
     pids = later(listed, before, allocated(), _highest_pid())
-    for pid in sorted(pids, reverse=True):  # a new process may end soon
+    for pid in sorted(
+        pids, reverse=True
+    ):  # newest first, as a new process may end soon
         is_marked = _is_marked(pid, mark)
         if is_marked is False:
             continue
@@ -86,7 +90,8 @@ def later(
 ) -> list[int]:
     """Return the PIDs that may have been allocated between two states; all PIDs if that is unknown.
 
-    Linux allocates upwards, and after the `highest` PID starts again. Half a round reaches no PID a second time.
+    Linux allocates PIDs upwards and, after `highest`, starts again. If fewer than half of all PIDs were allocated, none
+    was allocated twice.
     """
     if before is None or now is None or now.count - before.count > highest // 2:
         return list(pids)
@@ -104,7 +109,10 @@ def _highest_pid() -> int:
 
 
 def _is_marked(pid: int, mark: ProcessMark) -> bool | None:
-    """Return None if the process ended without a trace. A zombie has no environment, but its limits."""
+    """Return whether the process has the mark; None if it ended before it could be read.
+
+    A zombie has no environment any more, but still its limits.
+    """
     environment = _contents(f"/proc/{pid}/environ")
     if environment and f"{MARK}={mark.variable}".encode() in environment:
         return True
@@ -132,7 +140,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _contents(path: str) -> bytes | None:
-    """Return a process file's content: empty if not readable, None if the process has ended."""
+    """Return the content of a file in `/proc`: b"" if it is not readable, None if the process has ended."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -145,11 +153,9 @@ def _contents(path: str) -> bytes | None:
 def end_marked(mark: ProcessMark, before: Allocated | None) -> None:
     """Kill all processes with this mark, and those that they start meanwhile; call it in a thread.
 
-    `before` is that of `with_mark`.
-
-    One scan without a find is enough if none was found before and all listed processes lived until they were read.
-    Otherwise several empty scans in a row are needed: a process that forks and ends all the time is missed now and
-    then.
+    `before` is as in `with_mark`. One scan that finds nothing is enough if all listed processes lived until they were
+    read. Otherwise several empty scans in a row are necessary, because a process that forks and exits all the time can
+    escape a scan.
     """
     empty_wanted, empty = 1, 0
     for _ in range(_MOST_TURNS):
@@ -166,9 +172,10 @@ def end_marked(mark: ProcessMark, before: Allocated | None) -> None:
 
 
 def _kill_with_group(process: Process) -> None:
-    """Kill the process's group first, then the process: one that forks and ends all the time may be another by now.
+    """Kill the process's group, then the process. The group comes first because the process may have forked and exited
+    meanwhile.
 
-    Groups do not extend beyond sessions, and the server started a session.
+    Groups do not extend beyond sessions, and the server runs in a session started for it.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getsid(process.pid) != os.getsid(0):
@@ -177,7 +184,7 @@ def _kill_with_group(process: Process) -> None:
 
 
 def kill_all(processes: tuple[Process, ...]) -> None:
-    """Kill the processes that are still alive."""
+    """Kill those of the processes that are still alive; a reused PID is not touched."""
     for process in processes:
         if _started(process.pid) == process.started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -185,7 +192,7 @@ def kill_all(processes: tuple[Process, ...]) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the processes that a process started and has not waited for yet; none if there is no `/proc`."""
+    """Return the child processes of a process that it has not waited for yet; [] without `/proc`."""
     if not _is_ours():
         return []
     threads = f"/proc/{pid}/task"
@@ -194,14 +201,14 @@ def children_of(pid: int) -> list[int]:
 
 
 def session_id_of(pid: int) -> int | None:
-    """Return the session of a process, which is the PID of the process that began it; None if it has ended."""
+    """Return the session ID of a process, which is the PID of the session's first process; None if it has ended."""
     with contextlib.suppress(OSError):
         return os.getsid(pid)
     return None
 
 
 def command_of(pid: int) -> str:
-    """Return the words of a process, as it wrote them; "" if it has ended."""
+    """Return the command line of a process, joined by spaces; "" if it has ended."""
     words = (_contents(f"/proc/{pid}/cmdline") or b"").split(b"\0")
     return " ".join(os.fsdecode(word) for word in words if word)
 
@@ -213,7 +220,7 @@ def _is_keeper(pid: int) -> bool:
 
 def _started(pid: int) -> int | None:
     """Return the start time of a process; None if it has ended."""
-    # proc(5): fields 3 and 22, counted after the command in parentheses, which may hold anything.
+    # proc(5): fields 3 and 22. Count after the last ")": the command in parentheses may contain anything.
     stat = _contents(f"/proc/{pid}/stat") or b""
     state, *others = stat.rpartition(b")")[2].split() or [b"Z"]
     if state == b"Z":

@@ -1,9 +1,9 @@
-"""A watchdog process that ends servers and scripts with all their processes when mcpagent ends, even if it is killed.
+"""A watchdog process that ends servers and scripts, with all their processes, when mcpagent ends or is killed.
 
-It is a shell (a millisecond and a megabyte, where a Python would cost twenty of each), one for all of this
-process, in a separate session. It reads from a pipe whose other end only this process holds, so it notices the end of
-this process however that happens. Then it kills every process with this process's mark, which children inherit, and the
-registered process groups. On Windows the system does it: a job object whose handle closes with this process.
+It is one shell for the whole mcpagent process, in a separate session: a millisecond and a megabyte, when Python would
+cost twenty of each. It reads from a pipe whose other end only mcpagent holds, so it notices every end of mcpagent. Then
+it kills every process with mcpagent's mark, which children inherit, and the registered process groups. On Windows the
+system does this: a job object whose handle closes with mcpagent.
 """
 
 from __future__ import annotations
@@ -23,22 +23,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "MCP_CLIENT_MARK"
-"""The variable of each server: its value has a prefix for all servers of this process and a unique suffix."""
+"""The environment variable that marks a server's processes. Its value is a prefix for all servers of this mcpagent
+process and a unique suffix.
+"""
 
 KEEPER_LIMIT = 10**18 - 1
-"""The limit of the watchdog itself. If an agent is itself a server, its end does not kill its watchdog, which first
-ends that agent's servers."""
+"""The limit that marks the watchdog. If an agent is itself a server, ending it must not kill its watchdog, which first
+ends the agent's servers.
+"""
 
 _LEAST_LIMIT = KEEPER_LIMIT + 1
 _SERVERS = 10**6
 _PRLIMIT = "/usr/bin/prlimit"
 _LONGEST_LINE = 255
-"""Bytes of a script's first line that Linux reads (BINPRM_BUF_SIZE)."""
+"""Number of bytes of a script's first line that Linux reads (BINPRM_BUF_SIZE)."""
 
 _END_SECONDS = 2.0
 
-# Lines are "=MARK", "#LIMIT" (how both begin), "+GROUP", "-GROUP", and "." after the last server. They are words
-# of ours alone. The mark is no argument of any program here: it would look like a process that has it.
+# The script reads lines: "=MARK", "#LIMIT" (the prefixes of both marks), "+GROUP", "-GROUP", and "." after the last
+# server. mcpagent alone writes them. The mark is not an argument of any program here: that program would then look
+# marked.
 SCRIPT = r"""
 exec 2> /dev/null
 trap '' HUP INT TERM QUIT PIPE
@@ -88,22 +92,23 @@ done
 
 @dataclass(frozen=True, slots=True)
 class ProcessMark:
-    """The mark of one server's processes: a variable of their environment, and on Linux a limit as well.
+    """The mark of one server's processes: an environment variable, and on Linux a resource limit as well.
 
-    A daemon may leave its parents, its group, its session and its environment, but not its limits. This limit is in
-    microseconds of real-time scheduling, for processes that request it: thirty thousand years and some.
+    A daemon may leave its parents, its group, its session and its environment, but it keeps its limits. The limit is
+    RLIMIT_RTTIME, microseconds of real-time scheduling. Its value is over thirty thousand years, so it has no effect.
     """
 
     variable: str
     limit: int
-    """0 means no limit, if the system does not allow one."""
+    """The value of the resource limit; 0 if the system does not allow one."""
 
     def command(
         self, words: Sequence[str], environment: Mapping[str, str]
     ) -> tuple[str, ...]:
-        """Return the command that sets the limit from the first moment on; the plain one without `prlimit`.
+        """Return the command with `prlimit` before it, so that the process has the limit from its start; unchanged
+        without `prlimit`.
 
-        mcpagent leaves its own limit unchanged: processes that other threads start meanwhile would inherit it.
+        mcpagent does not set its own limit: processes that other threads start meanwhile would inherit it.
         """
         is_plain = not any(name.startswith("LD_") for name in environment)
         if (
@@ -116,21 +121,24 @@ class ProcessMark:
         return tuple(words)
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment with the variable. It comes first: busybox's grep reads no further."""
+        """Return the environment with the variable of the mark. It comes first, because busybox's grep reads only the
+        beginning.
+        """
         marked = {MARK: self.variable}
         return marked | dict(environ) | marked
 
     def put_on(self, pids: Iterable[int]) -> None:
-        """Set the limit on processes that run already, and so on those that they start from now on."""
+        """Set the limit on running processes; processes that they start from now on inherit it."""
         for pid in pids if self.limit else ():
             _limit(pid, self.limit)
 
 
 def _is_surely_run(program: str) -> bool:
-    """Return whether the system runs it as a program: `prlimit` uses `execvp`, which has a shell read other files.
+    """Return whether the system executes the file directly, because `prlimit` uses `execvp`, which lets a shell read
+    other files.
 
-    Such are scripts whose first line names a machine program, and machine programs: for this machine and complete, as
-    in elf(5).
+    That holds for complete machine programs for this machine (elf(5)), and for scripts whose first line names such a
+    program.
     """
     with contextlib.suppress(OSError):
         if Path(program).is_file():
@@ -169,11 +177,12 @@ def _is_machine_program(program: str) -> bool:
 
 
 def _limit(pid: int, microseconds: int) -> bool:
-    """Set the limit; return whether that succeeded."""
+    """Set the resource limit of a process; return whether that succeeded."""
     if sys.platform == "linux":
         import resource
 
-        # It has gone, is another user's, has a lower limit, is in a sandbox, or this Python is one for an old system.
+        # The process has ended, belongs to another user, has a lower limit or is in a sandbox, or this Python lacks
+        # `prlimit`.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             _, most = resource.prlimit(pid, resource.RLIMIT_RTTIME)
             resource.prlimit(pid, resource.RLIMIT_RTTIME, (microseconds, most))
@@ -184,8 +193,8 @@ def _limit(pid: int, microseconds: int) -> bool:
 class ProcessGuard:
     """The watchdog of this process: it starts with the first server. Thread-safe.
 
-    If it `stays`, it waits for more servers after the last one, since starting it costs a tenth of a connect; it ends
-    with this process. Otherwise it ends with the last server.
+    If it `stays`, it waits for more servers after the last one has ended, because starting it costs a tenth of a
+    connect. It then ends with this process. Otherwise it ends with the last server.
     """
 
     def __init__(self, *, stays: bool = False) -> None:
@@ -215,12 +224,12 @@ class ProcessGuard:
             )
 
     def start(self) -> None:
-        """Start the watchdog before the first server."""
+        """Start the watchdog now, before the first server needs it."""
         with self._lock:
             self._require_process()
 
     def _require_process(self) -> None:
-        """Start the process if it is missing, or if another process killed it."""
+        """Start the watchdog process if it is not running, for instance because another process killed it."""
         if self._process is not None and self._process.poll() is not None:
             _close_input(self._process)
             self._process = None
@@ -249,22 +258,22 @@ class ProcessGuard:
             else:
                 self._limit = 0
             if self._users:
-                self._watch()  # the one before was killed
+                self._watch()  # the previous one was killed
 
     def _watch(self) -> None:
-        """Report the marks to look for."""
+        """Send the prefixes of the marks to the watchdog."""
         self._write(f"={MARK}={self._mark}")
         if self._limit:
             self._write(f"#{self._limit // _SERVERS}")
 
     def tell(self, line: str) -> None:
-        """Send `+GROUP` for a process group to end with this process, `-GROUP` for one that is gone."""
+        """Send the watchdog `+GROUP` to end a process group with this process, or `-GROUP` if the group has ended."""
         with self._lock:
             self._write(line)
 
     @contextlib.contextmanager
     def watching(self, pid: int) -> Iterator[None]:
-        """End the process and its group with this process, from the start of a program to its end."""
+        """While the block runs, have the watchdog end the process and its group if this process ends."""
         if sys.platform == "win32":
             end_job = job_of(pid)
             try:
@@ -284,15 +293,19 @@ class ProcessGuard:
                 self._process.stdin.write(f"{line}\n".encode())
 
     def has_forked(self) -> None:
-        """Reset in a fork, which has its own servers, and must not hold the pipe that signals its parent's end."""
+        """Reset the guard in a forked process, which has its own servers and must not hold the pipe of its parent's
+        watchdog.
+        """
         if self._process is not None:
             _close_input(self._process)
-            self._process.returncode = 0  # it belongs to the parent, and keeps running
+            self._process.returncode = (
+                0  # it belongs to the parent and keeps running; this avoids a warning
+            )
         self._lock, self._process, self._users = threading.Lock(), None, 0
         self._mark, self._limit = "", 0
 
     async def release(self) -> None:
-        """Stop watching one server; after the last one, the watchdog has nothing to end."""
+        """Stop watching one server. Unless it `stays`, the watchdog ends after the last server."""
         with self._lock:
             self._users -= 1
             process = self._process
@@ -306,7 +319,9 @@ class ProcessGuard:
         await _ended(process)
 
     def end(self) -> None:
-        """End the watchdog with this process, unless servers still run: it outlives this process to end them."""
+        """End the watchdog at the end of this process, unless servers still run: then it outlives this process to end
+        them.
+        """
         with self._lock:
             process = self._process
             if process is None or self._users:
@@ -324,20 +339,22 @@ def _close_input(process: subprocess.Popen[bytes]) -> None:
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Poll for an imminent end: a thread for it would cost more than the process."""
+    """Wait until the watchdog ends, which takes a moment. Polling is cheaper than a thread."""
     try:
         for step in range(100):
             if process.poll() is not None:
                 return
             await asyncio.sleep(min(_END_SECONDS / 50, 0.001 * 2**step))
-    finally:  # also in a hurried end: it has no work left, and nothing else would wait for it
+    finally:  # Kill it even if this is cancelled: it has no work left, and no other code would wait for it.
         process.kill()
         process.wait()
 
 
 _GUARDS: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
 KEEPER = ProcessGuard(stays=True)
-"""The watchdog of all servers but those that may leave processes: a watchdog kills every process with its mark."""
+"""The watchdog of all servers. Programs that may leave processes use a separate one, since a watchdog kills every
+process with its mark.
+"""
 
 
 def _has_forked() -> None:
@@ -355,7 +372,7 @@ if sys.platform == "win32":
     from ctypes import wintypes
 
     class _JobLimits(ctypes.Structure):
-        """JOBOBJECT_EXTENDED_LIMIT_INFORMATION; of its fields only the flags are set."""
+        """JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which only the flags are set."""
 
         _fields_ = (
             ("times", wintypes.LARGE_INTEGER * 2),

@@ -1,6 +1,6 @@
-"""Check arguments, run work in another thread's event loop, and import packages when their names are first used.
+"""Check arguments, run coroutines in another thread's event loop, and import packages when their names are first used.
 
-Late imports make `import mcpagent` cost next to nothing.
+Late imports keep `import mcpagent` fast.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ def late_names(
     homes: Mapping[str, Sequence[str]],
     missing: Callable[[str], str | None] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for the package; `homes` maps its modules to the names that live in them.
+    """Return `__getattr__` and `__dir__` for the package. `homes` maps its modules to the names that they define.
 
-    A module that is listed with its own name is returned itself. `missing` returns what to write for the name of
-    another library: `from package import NAME` then raises an `ImportError` with it.
+    A module that is listed under its own name is returned itself. `missing` returns a hint for a name of another
+    library: `from package import NAME` then raises an `ImportError` with the hint.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 

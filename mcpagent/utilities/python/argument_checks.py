@@ -1,6 +1,6 @@
-"""Report arguments of wrong types: one line for the caller, without the wrong value itself.
+"""Report arguments of wrong types in one line for the caller, without the wrong value itself.
 
-`expect` is for a separate rule, `checked` and `expect_fields` for the annotations of a function or a dataclass.
+`expect` checks a single rule, `checked` and `expect_fields` the annotations of a function or a dataclass.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def expect(
     error: type[McpAgentError] = ConfigError,
     hint: str = "",
 ) -> None:
-    """Raise `error` unless the value is of one of these kinds (types, as `isinstance` accepts them) and `holds`.
+    """Raise `error` unless the value is an instance of `kinds`, and `holds` returns True for it.
 
-    True and False are no numbers unless `bool` is named, and a class does not count as its instance.
+    `kinds` is a type or a tuple of types. `said` describes the expected value in the message. True and False are
+    numbers only if `kinds` has `bool`, and a class does not count as an instance.
     """
     if isinstance(kinds, tuple):
         named = kinds
@@ -62,7 +63,7 @@ def expect(
 
 
 def expect_function(place: str, value: object, *parameters: str) -> None:
-    """Raise `ConfigError` unless this can be called with so many arguments, if its signature is known."""
+    """Raise `ConfigError` unless `value` is callable with these parameters, as far as its signature is known."""
     said = f"a function ({', '.join(parameters)})"
     expect(place, value, Callable, said)
     try:
@@ -76,7 +77,7 @@ def expect_function(place: str, value: object, *parameters: str) -> None:
 
 
 def expect_names(place: str, value: object) -> None:
-    """Raises `ConfigError` unless this is a list of texts."""
+    """Raise `ConfigError` unless the value is a list of strings."""
     if isinstance(value, str):
         raise ConfigError(
             f"{place}: expected a list of names, got a string; write [{value[:60]!r}]"
@@ -100,21 +101,23 @@ def _got(value: object, *, is_wrong_type: bool = True) -> str:
     if value is None or isinstance(value, bool):
         return repr(value)
     if _is_beyond_floats(value):
-        return "a number of more than 300 digits"  # Python refuses to print it
+        return (
+            "a number of more than 300 digits"  # Python refuses to convert it to text
+        )
     if isinstance(value, int | float | str):
         if is_wrong_type:
             return f"{type(value).__name__} {value!r:.60}"
         return f"{value!r:.60}"
-    return type(value).__name__  # other text may hold secrets
+    return type(value).__name__  # other texts may contain secrets
 
 
-# -- checking it against the annotations, which say it already --------------------------------------------------------
+# -- Checks of arguments against type annotations ----------------------------------------------------------------------
 
 
 def checked(
     error: type[McpAgentError] = ConfigError,
 ) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """Return the function, which raises `error` for an argument that does not match its annotation."""
+    """Return a decorator. The decorated function raises `error` for an argument that does not match its annotation."""
 
     def decorate(function: Callable[_P, _T]) -> Callable[_P, _T]:
         code = function.__code__
@@ -142,9 +145,10 @@ def expect_arguments(
     given: Mapping[str, Any],
     error: type[McpAgentError] = ConfigError,
 ) -> None:
-    """Raise `error` for an argument that does not match the function's annotation; `label` precedes its name.
+    """Raise `error` for an argument in `given` that does not match the function's annotation; `label` precedes its
+    name.
 
-    Python reports arguments that the function does not have.
+    Arguments that the function does not have are left to Python's own error.
     """
     kinds = _annotations(function)
     for name, value in given.items():
@@ -154,7 +158,7 @@ def expect_arguments(
 def expect_options(
     label: str, function: Callable[..., Any], options: Collection[str]
 ) -> None:
-    """Raises `ConfigError` for an option, to be handed on to the function or class, that this does not have."""
+    """Raise `ConfigError` if an option is not a parameter of the function or class that it will be passed to."""
     parameters = signature(function).parameters
     known = list(parameters)
     takes_all = any(
@@ -173,7 +177,7 @@ def expect_options(
 def expect_fields(
     value: Any, label: str = "", error: type[McpAgentError] = ConfigError
 ) -> None:
-    """Raise `error` if a field of this dataclass does not match its annotation; for `__post_init__`."""
+    """Raise `error` if a field of this dataclass does not match its annotation. Call it in `__post_init__`."""
     made: Any = type(value)
     if label:
         before = f"{label}: "
@@ -188,9 +192,10 @@ def expect_fields(
 def expect_kind(
     place: str, value: object, kind: Any, error: type[McpAgentError] = ConfigError
 ) -> None:
-    """Raise `error` unless the value matches an annotation, as far as that shows without calling anything.
+    """Raise `error` unless the value matches the annotation `kind`, as far as that can be checked without calling
+    anything.
 
-    Lists and tuples are interchangeable, and a text is neither.
+    Lists and tuples are interchangeable; a string is neither.
     """
     misfit = _misfit(value, kind)
     if misfit is None:
@@ -201,7 +206,7 @@ def expect_kind(
     if isinstance(wrong, str) and any(map(_is_sequence, origins)):
         got, hint = "a text", '; write ["..."]'
     elif isinstance(wrong, str) and any(map(_is_mapping, origins)):
-        got = "a text"  # which may hold secrets
+        got = "a text"  # texts may contain secrets
     elif (
         isinstance(wrong, int | float)
         and str in _options(wanted)
@@ -218,17 +223,19 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 
 def _misfit(value: Any, kind: Any) -> tuple[str, Any, Any] | None:
-    """Return the path of the value that does not match the annotation, the value, and the expected type, or None."""
+    """Return the path to the first part that does not match the annotation, that part, and its expected type; None if
+    all match.
+    """
     if type(value) is kind and kind is not float:
         return None
     shape, origin, options = _taken_apart(kind)
     if shape == "union":
         if (
             type(value) in options and type(value) is not float
-        ):  # each option would accept it
+        ):  # each option of the union would accept it
             return None
         misfits = [_misfit(value, option) for option in options]
-        # Report the misfit inside rather than that it is not the other kind.
+        # Report the error inside the value, not that the value does not match the other options.
         deeper = [misfit for misfit in misfits if misfit is not None and misfit[0]]
         if None in misfits:
             return None
@@ -250,7 +257,7 @@ def _misfit(value: Any, kind: Any) -> tuple[str, Any, Any] | None:
 
 @cache
 def _taken_apart(kind: Any) -> tuple[str, Any, tuple[Any, ...]]:
-    """Return the annotation's shape, and its parts."""
+    """Return the annotation's kind (such as "union"), its origin and its type arguments."""
     origin, options = get_origin(kind), get_args(kind)
     if origin is Union or origin is UnionType:
         return "union", origin, options
@@ -272,7 +279,7 @@ def _fields(kind: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _is_one(value: Any, kind: Any) -> bool:
-    """True if the value is an instance of a type without parts."""
+    """Return whether the value is an instance of a type without type arguments."""
     if kind is None or kind is NoneType:
         return value is None
     if kind is Any or not isinstance(kind, type) or _cannot_tell(kind):
@@ -282,7 +289,7 @@ def _is_one(value: Any, kind: Any) -> bool:
             isinstance(value, int | float)
             and not isinstance(value, bool)
             and value == value
-        )  # NaN is no number
+        )  # NaN is not a number here
         return is_number and not _is_beyond_floats(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
@@ -335,7 +342,9 @@ def _misfit_in_sequence(
         not is_plain and isinstance(value, str | bytes | Mapping | type)
     ):
         return "", value, kind
-    if not isinstance(value, Collection):  # an iterator can be read only once
+    if not isinstance(
+        value, Collection
+    ):  # an iterator could be read only once, so its items stay unchecked
         return None
     is_row = origin is tuple and options[-1:] != (...,)
     if is_row and len(options) != len(value):
@@ -348,14 +357,14 @@ def _misfit_in_sequence(
 
 
 def _said(kind: Any) -> str:
-    """An annotation in words."""
+    """Return an annotation in words for a message."""
     origin, options = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         words = dict.fromkeys(
             _said(option) for option in options if option is not NoneType
         )
         if str in options:
-            words.pop("Path(...)", None)  # a text is one
+            words.pop("Path(...)", None)  # a string is accepted as a path
         return " or ".join([*words, *(["None"] if NoneType in options else [])])
     if origin is Literal:
         return " or ".join(repr(option).replace("'", '"') for option in options)
@@ -373,14 +382,16 @@ def _said(kind: Any) -> str:
         NoneType: "None",
     }
     name = getattr(origin or kind, "__name__", str(kind))
-    if getattr(origin or kind, "_is_protocol", False):  # a protocol cannot be called
+    if getattr(
+        origin or kind, "_is_protocol", False
+    ):  # a protocol cannot be instantiated
         return f"an object with the methods of {name}"
     return known.get(kind) or f"{name}(...)"
 
 
 @cache
 def _annotations(target: Any) -> dict[str, Any]:
-    """The annotations of a function or a dataclass by name, as types."""
+    """Return the annotations of a function or a dataclass by name, as types."""
     names = _Names(vars(sys.modules[target.__module__]))
     known = {
         name: _evaluated(text, names) for name, text in target.__annotations__.items()
@@ -398,14 +409,16 @@ def _evaluated(annotation: Any, names: _Names) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """A module's names, and placeholders for those that it imports for type checkers alone."""
+    """A module's names, with placeholders for names that it imports only for type checkers."""
 
     def __missing__(self, name: str) -> Any:
         return getattr(builtins, name, None) or _Named(name, (), {})
 
 
 class _Named(type):
-    """A class known by its name: a value of it can exist only if other code has loaded it."""
+    """The metaclass of placeholders, known by the class name: a value of such a class can exist only if other code has
+    imported it.
+    """
 
     def __instancecheck__(cls, value: Any) -> bool:
         return any(base.__name__ == cls.__name__ for base in type(value).__mro__)
@@ -413,4 +426,4 @@ class _Named(type):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return _Named(name, (), {})  # a name in a module
+        return _Named(name, (), {})  # a name inside a module

@@ -1,4 +1,6 @@
-"""Run work in another thread's event loop: for code that cannot await, and for code in its own loop (a notebook)."""
+"""Run coroutines in another thread's event loop: for synchronous code, and for code in a loop of its own (a
+notebook).
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from mcpagent.errors import AgentStateError
 
 END_SECONDS = 5.0
-"""Timeout after an interruption for work that ignores its cancellation."""
+"""Maximum wait, after an interruption, for work that ignores its cancellation."""
 
 _T = TypeVar("_T")
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that this code runs in, if any."""
+    """Return the event loop that runs this code; None in synchronous code."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -33,7 +35,9 @@ _M = TypeVar("_M", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 def in_own_loop(method: _M) -> _M:
-    """Run the method always in the event loop of the agent, which `ask_sync` may have started in another thread."""
+    """Decorate a method so that it always runs in the agent's event loop, which `ask_sync` may have started in another
+    thread.
+    """
 
     @wraps(method)
     def relayed(
@@ -45,7 +49,10 @@ def in_own_loop(method: _M) -> _M:
 
 
 class OtherLoopWork(Generic[_T]):
-    """A coroutine that another thread's event loop does. Who is interrupted while waiting waits until it has ended."""
+    """A coroutine that runs in another thread's event loop.
+
+    If the waiting code is interrupted, it cancels the coroutine and waits for its end.
+    """
 
     def __init__(
         self, work: Coroutine[Any, Any, _T], loop: asyncio.AbstractEventLoop
@@ -56,7 +63,7 @@ class OtherLoopWork(Generic[_T]):
         self._task: asyncio.Task[_T] | None = None
 
     def result(self) -> _T:
-        """The coroutine's result; an interrupt of this thread (Ctrl-C) cancels it."""
+        """Wait in this thread, and return the coroutine's result; an interruption (Ctrl-C) cancels the coroutine."""
         try:
             self._loop.call_soon_threadsafe(self._start)
             return self._outcome.result()
@@ -66,7 +73,7 @@ class OtherLoopWork(Generic[_T]):
             raise
 
     async def awaited(self) -> _T:
-        """Return the same for code in its own event loop."""
+        """Await the coroutine's result, for code in another event loop."""
         outcome = asyncio.wrap_future(self._outcome)
         self._loop.call_soon_threadsafe(self._start)
         try:
@@ -89,13 +96,13 @@ class OtherLoopWork(Generic[_T]):
     def _stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        else:  # it was interrupted before it could start
+        else:  # it was cancelled before it could start
             self._work.close()
             self._give_up()
 
     def _give_up(self) -> None:
         self._outcome.cancel()
-        self._outcome.set_running_or_notify_cancel()  # notifies waiters, which `cancel` alone does not
+        self._outcome.set_running_or_notify_cancel()  # wakes the waiters, which `cancel` alone does not
 
     def _end(self, task: asyncio.Task[_T]) -> None:
         if task.cancelled():
@@ -107,43 +114,51 @@ class OtherLoopWork(Generic[_T]):
 
 
 async def _end_others() -> None:
-    """Cancel all other tasks of this loop, as `asyncio.run` does: code that waits for one would wait for ever."""
+    """Cancel all other tasks of this loop, as `asyncio.run` does; code that waits for such a task would otherwise wait
+    for ever.
+    """
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     if others:
         ended, _ = await asyncio.wait(others, timeout=END_SECONDS)
         for task in ended:
-            _ = task.cancelled() or task.exception()  # no waiter is left
+            _ = (
+                task.cancelled() or task.exception()
+            )  # mark the exception as read: no code waits for it any more
 
 
 class BackgroundLoop:
-    """Runs coroutines to their end for synchronous code; also inside a notebook, whose own loop is busy."""
+    """An event loop in a thread, which runs coroutines for synchronous code, also in a notebook whose own loop is
+    busy.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        # A daemon: a script that forgets to close the agent still ends, and servers see their stdin close.
+        # A daemon thread: a script that forgets to close the agent still ends, and its servers see their stdin close.
         self._thread = threading.Thread(
             target=self.loop.run_forever, name="mcpagent", daemon=True
         )
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The coroutine's result."""
+        """Run the coroutine, and return its result."""
         return OtherLoopWork(work, self.loop).result()
 
     async def awaited(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The same for code in another event loop."""
+        """Run the coroutine for code in another event loop, and return its result."""
         if running_loop() is self.loop:
             return await work
         return await OtherLoopWork(work, self.loop).awaited()
 
     def close(self) -> None:
-        """Cancel its work, and end its thread."""
+        """Cancel all work of the loop, and end its thread."""
         self.run(_end_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(END_SECONDS)
-        if not self._thread.is_alive():  # a thread that ignores the stop keeps its loop
+        if (
+            not self._thread.is_alive()
+        ):  # if the thread ignores the stop, its loop stays open
             self.loop.close()
 
 
@@ -153,10 +168,10 @@ def done_elsewhere(
     *,
     is_in_thread: bool,
 ) -> _T:
-    """Return the result of the work, for code that cannot await, such as `ask_sync`.
+    """Run the coroutine that `work` creates in `loop`, and return its result to synchronous code, such as `ask_sync`.
 
-    Raises `AgentStateError` if the work would never end. `is_in_thread`: the loop is a `BackgroundLoop`'s, which code
-    in another loop may wait for.
+    Raises `AgentStateError` if waiting would block that loop for ever. `is_in_thread`: the loop belongs to a
+    `BackgroundLoop`, so code inside another loop may wait for it.
     """
     running = running_loop()
     if running is loop or (running is not None and not is_in_thread):

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the garbage collector from pausing all threads while the block creates many objects that stay.
+    """Pause the garbage collector while the block creates many long-lived objects: a collection would block all
+    threads.
 
     No garbage is lost: the next full collection finds it.
     """
@@ -22,5 +23,5 @@ def uncollected() -> Iterator[None]:
     finally:
         if gc.get_freeze_count() == 0:
             gc.freeze()
-            gc.unfreeze()  # into the oldest generation
+            gc.unfreeze()  # moves all objects into the oldest generation
         gc.enable()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 LEFT_AFTER_SECONDS = 2.0
-"""Timeout for the end of cancelled work."""
+"""Maximum wait for the end of cancelled work."""
 
 _LEFT: set[asyncio.Future[Any]] = set()
 """Strong references to abandoned tasks, since an event loop has only weak ones."""
@@ -16,13 +16,11 @@ _LEFT: set[asyncio.Future[Any]] = set()
 async def end_or_leave(
     working: asyncio.Future[Any], seconds: float | None, tell: Callable[[], None]
 ) -> None:
-    """End work whose waiter was cancelled.
+    """Wait for the end of a task whose waiter was cancelled.
 
-    Raises `CancelledError`, unless the work returned or raised something all the same: then the cancellation of the
-    waiter is withdrawn.
-
-    Work that takes more than so many seconds to end is orphaned, and the caller must report it; None: wait without a
-    limit.
+    Raises `CancelledError`, unless the task still returned or raised something: then the waiter's cancellation is
+    withdrawn. A task that does not end within `seconds` is abandoned, and `tell` is called to report it.
+    `seconds=None`: no limit.
     """
     _LEFT.add(working)
     working.add_done_callback(_forget)

@@ -1,4 +1,4 @@
-"""Values of dataclasses as plain JSON data, and back, by their annotations."""
+"""Convert dataclasses to plain JSON data and back, by their annotations."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MALFORMED = (
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return pydantic's reader and writer of this type."""
+    """Return pydantic's `TypeAdapter` of this type."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
 def dump_value(value: Any) -> dict[str, Any]:
-    """Return a dataclass as plain JSON data; what JSON lacks is written as its text."""
+    """Return a dataclass as plain JSON data; values that JSON lacks are written as text."""
     kind: Any = type(value)
     data: dict[str, Any] = adapter(kind).dump_python(
         value, mode="json", fallback=str, warnings=False
@@ -39,7 +39,9 @@ def dump_value(value: Any) -> dict[str, Any]:
 
 
 def load_value(kind: type[_T], data: object) -> _T:
-    """Read the result of `dump_value`. Raises `ValueError`, in one line, with the place of the first mistake."""
+    """Create a value of this type from the result of `dump_value`. Raises `ValueError`, in one line, with the location
+    of the first mistake.
+    """
     from pydantic import ValidationError
 
     of_this_kind: Any = kind

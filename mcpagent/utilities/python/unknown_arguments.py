@@ -1,4 +1,4 @@
-"""Name the argument that a caller meant, in place of Python's "got an unexpected keyword argument"."""
+"""Suggest the argument that a caller meant, instead of Python's "got an unexpected keyword argument"."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NOWHERE: Mapping[str, str] = {}
 def argument_hint(
     owner: str, name: str, known: Sequence[str], elsewhere: Mapping[str, str] = _NOWHERE
 ) -> str:
-    """Return the message for an argument that does not exist, with the one that could be meant.
+    """Return the error message for an unknown argument, with a suggestion of the argument that was probably meant.
 
-    `elsewhere` has arguments of other libraries, and what to write here.
+    `elsewhere` maps arguments of other libraries to the text to write here.
     """
     text = f'{owner}: no argument "{name:.60}"'
     if name in elsewhere:
@@ -28,8 +28,8 @@ def argument_hint(
 
 
 def answers_unknown_arguments(cls: _C) -> _C:
-    """Decorate a dataclass so that an unknown argument raises a `TypeError` with the one that could be meant."""
-    create = cls.__init__  # the one that dataclass made for just this class
+    """Decorate a dataclass so that an unknown argument raises a `TypeError` that suggests the right one."""
+    create = cls.__init__  # the one that `dataclass` generated for this class
     known = create.__code__.co_varnames[1 : create.__code__.co_argcount]
 
     @wraps(create)

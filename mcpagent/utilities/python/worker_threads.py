@@ -1,4 +1,4 @@
-"""Keep long work from holding the event loop: in worker threads, or with pauses between many short steps."""
+"""Keep long work from blocking the event loop: in worker threads, or with pauses between short steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _imported: set[str] = set()
 
 
 async def with_pauses(items: Iterable[T], at_once: int = 250) -> AsyncIterator[T]:
-    """Yield the items; after each `at_once` items the event loop runs other tasks."""
+    """Yield the items; after every `at_once` items, let the event loop run other tasks."""
     for number, item in enumerate(items, 1):
         yield item
         if number % at_once == 0:
@@ -28,14 +28,16 @@ async def with_pauses(items: Iterable[T], at_once: int = 250) -> AsyncIterator[T
 
 
 def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) -> bool:
-    """Return whether a JSON value has more parts or characters than the limits; stops counting there."""
+    """Return whether a JSON value has more than `most_parts` parts or `most_characters` characters; counting stops at
+    the limits.
+    """
     if not value or not isinstance(value, str | dict | list):
         return False
     return parts_in(value, most_parts, most_characters) is None
 
 
 def parts_in(value: Any, most_parts: int, most_characters: int) -> int | None:
-    """Return the number of parts of a JSON value, None if it has more parts or characters than the limits."""
+    """Return the number of parts of a JSON value; None if it exceeds one of the limits."""
     parts = length = 0
     waiting = [value]
     while waiting:
@@ -58,12 +60,14 @@ def parts_in(value: Any, most_parts: int, most_characters: int) -> int | None:
 
 
 def json_in_steps(value: Any, comma: str = ", ", colon: str = ": ") -> str:
-    """Return `json.dumps(value, ensure_ascii=False)`, of a large value in steps that let other threads run."""
+    """Return `json.dumps(value, ensure_ascii=False)`. A large value is written in steps, so that other threads can
+    run.
+    """
     return "".join(_pieces(value, comma, colon))
 
 
 def json_beginning(value: Any, length: int) -> str:
-    """Return the first characters of `json.dumps(value, ensure_ascii=False)`; omitted parts are not serialised."""
+    """Return the first `length` characters of `json.dumps(value, ensure_ascii=False)`; the rest is not serialised."""
     written = 0
     pieces: list[str] = []
     for piece in _pieces(value, ", ", ": "):
@@ -75,7 +79,7 @@ def json_beginning(value: Any, length: int) -> str:
 
 
 def _pieces(value: Any, comma: str, colon: str) -> Iterator[str]:
-    """Yield the JSON in pieces that are joined once: each copy of a long text holds all threads."""
+    """Yield the JSON in pieces, for one join at the end: each copy of a long text blocks all threads."""
     if isinstance(value, str) and len(value) > _LONG:
         yield '"'
         yield from (
@@ -115,16 +119,16 @@ def _pieces_of_items(items: list[Any], comma: str, colon: str) -> Iterator[str]:
 
 
 async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
-    """Run `work`, in a worker thread if `is_much`."""
+    """Run `work` and return its result; in a worker thread if `is_much`."""
     if is_much:
         return await asyncio.to_thread(work)
     return work()
 
 
 async def created_beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
-    """Run work that creates many objects like `beside_loop`, with the garbage collector paused if `is_much`.
+    """Run `work` like `beside_loop`, with the garbage collector paused if `is_much`.
 
-    A collection over many objects would block all threads.
+    Use it for work that creates many objects: a collection over these would block all threads.
     """
 
     def create() -> T:
@@ -135,7 +139,7 @@ async def created_beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
 
 
 async def imported(module: str) -> None:
-    """Import a module in a thread, the first time: the MCP SDK and its dependencies take most of a second."""
+    """Import a module in a thread, once: the MCP SDK and its dependencies take most of a second."""
     if module not in _imported:
         with uncollected():
             await asyncio.to_thread(import_module, module)

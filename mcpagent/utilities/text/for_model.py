@@ -1,8 +1,8 @@
-"""Clean third-party text for a model: remove invisible characters, and fence text that could imitate ours.
+"""Clean third-party text for a model: remove invisible characters, and fence text that could imitate mcpagent's own.
 
-Descriptions, results, errors and prompts of servers, files and web pages are untrusted. They may carry words that only
-a model reads (tag characters, zero-width characters, selectors), reverse the direction of other text, or imitate the
-text around them. A provider's tool result is a separate block that no text can close. In a text that also has other
+Descriptions, results, errors and prompts of servers, files and web pages are untrusted. They may contain words that
+only a model reads (tag characters, zero-width characters, selectors), reverse the direction of other text, or imitate
+the text around them. A provider's tool result is a separate block that no text can close. In a text that also has other
 words, use `set_apart`: its result cannot be closed from inside. All functions here are pure, so the same input gives
 the same bytes in every request.
 """
@@ -22,9 +22,9 @@ CUT = f" [cut here: longer than {MAX_DESCRIPTION:,} characters]"
 _FENCES = ("```", "~~~")
 _LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
-# Always removed: controls; soft hyphen, grapheme joiner and fillers, which are invisible; marks, overrides, isolates
-# of direction; zero-width spaces and operators; annotations, controls of music and hieroglyphs; selectors of forms of
-# ideographs, as each could carry a byte; the planes of private use; noncharacters of Unicode.
+# Always removed: control characters; invisible soft hyphens, grapheme joiners and fillers; direction marks, overrides
+# and isolates; zero-width spaces and operators; annotation, music and hieroglyph controls; ideographic variation
+# selectors, which could encode bytes; private use planes; noncharacters of Unicode.
 _NEVER = (
     "\x01-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U00013430-\U0001343f"
@@ -33,8 +33,9 @@ _NEVER = (
 _BREAKS = "\v\f\x85\u2028\u2029"
 _TAGS = "\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
 _HALVES = "\x00\ud800-\udfff"
-# Kept in their place: joiners between letters of scripts that need them and between emoji, one selector after
-# what it selects a form of. Sources: Unicode's StandardizedVariants, emoji-variation-sequences and emoji-zwj-sequences.
+# Kept only in valid positions: joiners between letters of scripts that need them and between emoji, and one selector
+# after a character that has that variant. Sources: Unicode's StandardizedVariants, emoji-variation-sequences and
+# emoji-zwj-sequences.
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe00-\ufe0f"
 _MONGOLIAN_SELECTORS = "\u180b-\u180f"
@@ -62,7 +63,7 @@ _CONTROLS_OF_ASCII = bytes(
 )
 _KEYCAP, _BLACK_FLAG = "\u20e3", "\U0001f3f4"
 _REGIONS = ("gbeng", "gbsct", "gbwls")
-"""The regional flags among the emoji that consist of tag characters and that Unicode recommends for interchange."""
+"""The regional flags written with tag characters that Unicode recommends for interchange."""
 
 
 def _tagged(letters: str) -> str:
@@ -71,13 +72,15 @@ def _tagged(letters: str) -> str:
 
 _PLACED = _JOINERS + _SELECTORS + _MONGOLIAN_SELECTORS
 _SUSPICIOUS = _BREAKS + _NEVER + _TAGS + _HALVES + _PLACED
-# ECMA-48: CSI; OSC, DCS, SOS, PM and APC with their content; choices of character sets. As ESC and a letter, or as C1.
+# ECMA-48 sequences: CSI; OSC, DCS, SOS, PM and APC with their content; selection of character sets. Each begins with
+# ESC and a letter, or with a C1 control.
 _TERMINAL_SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]{1,2}[0-~]"
 )
-# Runs that are not surely in their place: emoji and Persian texts have many, and each match takes a call.
+# Matches joiners and selectors except in certainly valid positions: valid ones are frequent in emoji and Persian text,
+# and each match costs a Python call.
 _MISPLACED = (
     f"(?<![{_PLACED}])(?!(?<=[{_EMOJIS}])(?:\ufe0f?\u200d(?=[{_EMOJIS}])|\ufe0f(?![{_PLACED}])))"
     f"(?!(?<=[{_JOINING_SCRIPTS}])[{_JOINERS}](?![{_PLACED}]))[{_PLACED}]+"
@@ -122,7 +125,7 @@ def _steps(text: str) -> Iterator[str]:
     removed characters that fills a whole step may be split, too; texts written by people have no such run.
     """
     has_sequences = _has_sequences(text)
-    # Between two characters that stay, even if others between them go.
+    # Matches a position to cut at: after a character that stays, if another one follows, perhaps after removed ones.
     start, between = (
         0,
         _pattern(f"[^\r{_SUSPICIOUS}](?=[{_NEVER}]{{0,100}}[^\r{_SUSPICIOUS}])"),
@@ -173,7 +176,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _kept_in_place(found: re.Match[str]) -> str:
-    """Return the part of a run of joiners and selectors that is valid between its two neighbours, which both stay."""
+    """Return the valid part of a run of joiners and selectors, judged by the characters before and after it."""
     text, start, end = found.string, found.start(), found.end()
     return _placed(
         text[start - 1 : start], text[start : min(start + 3, end)], text[end : end + 1]
@@ -197,7 +200,7 @@ def _placed(before: str, run: str, after: str) -> str:
 
 
 def _selects(selector: str, before: str, after: str) -> bool:
-    """Return whether the selector chooses a form of the character before it."""
+    """Return whether Unicode defines this variation selector for the character before it."""
     if selector in "\ufe0e\ufe0f":
         is_key = before in "0123456789#*" and after == _KEYCAP
         return bool(_EMOJI.match(before)) or (bool(before) and is_key)
@@ -207,7 +210,7 @@ def _selects(selector: str, before: str, after: str) -> bool:
 
 
 def cut_for_model(text: str, limit: int = MAX_DESCRIPTION) -> str:
-    """Return `for_model` of the text, at most `limit` characters; a cut text ends with a note. Idempotent."""
+    """Return `for_model(text)`, cut to `limit` characters with a note that it was cut. Idempotent."""
     clean = for_model(text[: limit * 8])
     if len(text) <= limit * 8 and len(clean) <= limit:
         return clean
@@ -219,7 +222,7 @@ def cut_for_model(text: str, limit: int = MAX_DESCRIPTION) -> str:
 
 
 def line_for_model(text: str, limit: int = 200) -> str:
-    """Return `for_model` in one line of at most `limit` characters; runs of white space become one space."""
+    """Return `for_model(text)` as one line of at most `limit` characters; runs of white space become one space."""
     line = " ".join(for_model(text[: limit * 8]).split())
     if len(line) <= limit:
         return line
@@ -252,7 +255,9 @@ def set_apart(text: str) -> str:
 
 
 def fenced(text: str, label: str = "", language: str = "") -> str:
-    """Return a code block whose fence is longer than any run of backticks inside, so that the text cannot end it."""
+    """Return the text as a code block whose fence is longer than any run of backticks inside, so that the text cannot
+    end it.
+    """
     longest = 0
     if "`" in text:
         longest = max(map(len, re.findall(r"`+", text)), default=0)

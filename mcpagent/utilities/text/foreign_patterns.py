@@ -20,7 +20,7 @@ _COUNT = re.compile(r"\{\s*(\d+)")
 _ODD_COUNT = re.compile(r"\{[\d,]*[\s#]")
 _SELF_CALL = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
 _PLAIN_CLASS = re.compile(r"\[(?!\^?\])[^\[\]]+\]")
-"""A class whose end is certain: a bracket may open another one in it, and the first one after its start is literal."""
+"""A character class whose end is certain: it contains no brackets, and `]` is not its first character."""
 
 _STEP = re.compile(r"\(|\)|\{(\d+)[\d,]*\}|.", re.DOTALL)
 
@@ -30,9 +30,9 @@ class PatternError(Exception):
 
 
 class CpuBudget:
-    """A budget of CPU time that all searches of this thread share, from its creation on.
+    """A budget of CPU time for all searches in this thread, which begins when the object is created.
 
-    The CPU time of other programs does not count.
+    CPU time of other processes does not count.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -41,7 +41,7 @@ class CpuBudget:
 
     @property
     def over(self) -> bool:
-        """True if the time is used up."""
+        """Return whether the time is used up."""
         return time.thread_time() >= self._end
 
     def search(self, pattern: Pattern[str], text: str) -> bool:
@@ -49,7 +49,7 @@ class CpuBudget:
         left = self._end - time.thread_time()
         try:
             if left > 0:
-                # The engine's clock is this process's CPU, too.
+                # The engine's clock counts the CPU time of this whole process.
                 return pattern.search(text, timeout=left, concurrent=True) is not None
         except TimeoutError:
             pass
@@ -60,9 +60,9 @@ class CpuBudget:
 
 @lru_cache(maxsize=128)
 def compiled(pattern: str, *, any_case: bool = False) -> Pattern[str]:
-    """Compile the pattern, with `^` and `$` at each line if `any_case`.
+    """Compile the pattern, case-insensitive and with `^` and `$` at each line if `any_case`.
 
-    Raises `PatternError`; "invalid ..." if it is no pattern.
+    Raises `PatternError`; its message begins with "invalid" if the pattern has a syntax error.
     """
     import regex
 
@@ -82,7 +82,7 @@ def compiled(pattern: str, *, any_case: bool = False) -> Pattern[str]:
 
 
 def expanded(pattern: str) -> int:
-    """Return an upper bound of the pattern's length with its counted repeats written out. Takes linear time.
+    """Return an upper bound of the pattern's length after its counted repetitions are written out. Takes linear time.
 
     If groups cannot be distinguished from the content of classes and comments, every count multiplies the whole
     pattern.
@@ -126,7 +126,7 @@ def _product(pattern: str) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """Return the engine's words, with the common one as users of other engines know it."""
+    """Return the engine's error message; a frequent one is reworded as other engines write it."""
     text = str(error)
     if text.startswith("missing )"):
         return "missing closing )"

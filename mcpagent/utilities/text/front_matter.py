@@ -1,4 +1,4 @@
-"""Read the YAML at the beginning of a Markdown file, within bounds: other people wrote it."""
+"""Read the YAML at the beginning of a Markdown file, with limits, because other people wrote it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_DEPTH = 64
-"""Maximum depth of lists and mappings."""
+"""Maximum nesting of lists and mappings."""
 
 MAX_DIGITS = 100
-"""Of a whole number: reading a long one takes more than linear time, and Python refuses to write it."""
+"""Maximum number of digits of an integer: reading a longer one takes more than linear time, and Python refuses to print
+it.
+"""
 
 _INTEGER, _FLOAT, _TIMESTAMP = (
     f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp")
@@ -25,7 +27,9 @@ _FRONT_MATTER = re.compile(
 
 
 def split_front_matter(text: str) -> tuple[str, str] | None:
-    """Return the YAML between the two lines `---` and the rest of the text; None if it does not begin with them."""
+    """Return the YAML between the two lines `---`, and the rest of the text; None if the text does not begin with such
+    a block.
+    """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     found = _FRONT_MATTER.match(text)
     if found is None:
@@ -34,7 +38,7 @@ def split_front_matter(text: str) -> tuple[str, str] | None:
 
 
 def bounded_yaml(text: str | bytes, *, numbers: bool = True) -> Any:
-    """Return the content of YAML. Without `numbers`, they stay text: 1.10 is a version, not 1.1.
+    """Return the data of a YAML text. Without `numbers`, numbers stay text, because a version 1.10 is not 1.1.
 
     Raises `yaml.YAMLError` for any text that cannot be read, and for aliases, repeated keys and deep nesting.
     """
@@ -52,11 +56,11 @@ def bounded_yaml(text: str | bytes, *, numbers: bool = True) -> Any:
 
 @cache
 def _bounded_loader(numbers: bool) -> type[yaml.SafeLoader]:
-    """Return a loader that takes no aliases, no repeated keys and no deep nesting."""
+    """Return a YAML loader that refuses aliases, repeated keys and deep nesting."""
     import yaml
 
     class BoundedLoader(yaml.SafeLoader):
-        """Safe, with a repeated key as an error and dates left as text."""
+        """A `SafeLoader` that refuses repeated keys and leaves dates as text."""
 
         def construct_mapping(
             self, node: yaml.MappingNode, deep: bool = False
@@ -84,7 +88,7 @@ def _bounded_loader(numbers: bool) -> type[yaml.SafeLoader]:
                 wrong = "an alias (*) is not allowed"
             if (
                 self.depth >= MAX_DEPTH
-            ):  # each level costs the scanner more than the one before
+            ):  # each further level costs the scanner more time
                 wrong = f"it nests deeper than {MAX_DEPTH} levels"
             if wrong:
                 mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]

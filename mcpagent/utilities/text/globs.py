@@ -1,19 +1,20 @@
-"""Match names of tools and servers against patterns such as `get_*`, in time that no pattern can increase."""
+"""Match names of tools and servers against patterns such as `get_*`, in bounded time for any pattern."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
 MOST_CHARACTERS = 1_000
-"""Maximum length of a pattern, since its cost grows with the square of the length. A longer one matches only its own
-text."""
+"""Maximum length of a pattern, since its cost grows with the square of the length. A longer pattern matches only a name
+equal to it.
+"""
 
 
 def fits(name: str, glob: str) -> bool:
-    """Return whether the name matches, as `fnmatch.fnmatchcase` does, in linear time.
+    """Return whether the name matches the glob as in `fnmatch.fnmatchcase`, but in linear time.
 
-    That function scans the whole rest for each unclosed bracket. Such brackets are literal, and are escaped here. A
-    longer glob than `MOST_CHARACTERS` only matches itself.
+    `fnmatchcase` scans the rest of the glob for each unclosed bracket, so such brackets, which are literal, are escaped
+    here. A glob longer than `MOST_CHARACTERS` matches only itself.
     """
     if len(glob) > MOST_CHARACTERS:
         return name == glob

@@ -1,4 +1,4 @@
-"""Every text in JSON data: read or changed, keys too."""
+"""Read or change every text in JSON data, including keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEEPEST_TEXT = 100
 
 
 def with_texts(data: Any, change: Callable[[str], str]) -> Any:
-    """Return JSON data with `change` applied to every text in it, keys too."""
+    """Return JSON data with `change` applied to every text in it, including keys."""
     if isinstance(data, str):
         return change(data)
     if isinstance(data, Mapping):
@@ -23,7 +23,7 @@ def with_texts(data: Any, change: Callable[[str], str]) -> Any:
 
 
 def texts_in(data: Any, depth: int = 0) -> Iterator[str]:
-    """Yield every text in JSON data, keys too, down to a hundred levels."""
+    """Yield every text in JSON data, including keys, down to a hundred levels."""
     if isinstance(data, str):
         yield data
     elif depth <= DEEPEST_TEXT and isinstance(data, Mapping):

@@ -9,13 +9,14 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
-"""Number of seconds; more digits would mean years, which no server intends."""
+"""A number of seconds; more digits would mean years, which no server intends."""
 
 
 def retry_after_seconds(
     headers: Mapping[str, str], now: float | None = None
 ) -> float | None:
-    """Seconds to wait: from `retry-after-ms`, else `retry-after` as seconds or as an HTTP date (RFC 9110, 10.2.3).
+    """Return the seconds to wait: from `retry-after-ms`, else from `retry-after` in seconds or as an HTTP date (RFC
+    9110, 10.2.3).
 
     Pass lower-case header names, or a mapping that ignores case. `now` is in seconds since 1970. Never negative: 0 for
     a date in the past. None if there is neither a number nor a date.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 MAX_LISTED_NAMES = 20
 
 _STEP = 200_000
-"""Characters that are processed in one step; other threads run in between."""
+"""Number of characters processed in one step; other threads run between steps."""
 
 _KEPT_CONTROLS = frozenset("\n\t")
 _HIDDEN = re.compile(
@@ -25,21 +25,22 @@ _HIDDEN = re.compile(
 def _is_safe(char: str) -> bool:
     if char in _KEPT_CONTROLS:
         return True
-    # Cc: C0, C1, ESC, CR. Cf: bidi overrides, zero-width, tag characters. Cs: lone surrogates. Co/Cn: no meaning here.
+    # Cc: C0, C1, ESC, CR. Cf: bidi overrides, zero-width, tag characters. Cs: lone surrogates. Co, Cn: private or
+    # unassigned.
     return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
 
 
 def safe_text(text: str) -> str:
     """Return the text without control, bidirectional, invisible and unassigned characters; line breaks and tabs stay.
 
-    Idempotent. ANSI sequences lose their escape character and so become visible, harmless text. A long text is read in
-    steps, so that a worker thread lets other threads run.
+    Idempotent. ANSI sequences lose their escape character and so become visible, harmless text. A long text is
+    processed in steps, so that a worker thread lets other threads run.
     """
     if len(text) > _STEP:
         pieces = steps_of(text)
         safe = [safe_text(piece) for piece in pieces]
         if safe == pieces:
-            return text  # a copy of a long text would hold all threads
+            return text  # copying a long text would block all threads
         return "".join(safe)
     if text.isascii() and text.isprintable():
         return text
@@ -51,7 +52,7 @@ def safe_text(text: str) -> str:
 
 
 def steps_of(text: str) -> list[str]:
-    """Return the text in pieces, so that other threads run between the work on two of them."""
+    """Return the text in pieces; other threads can run while the caller processes them one by one."""
     return [text[start : start + _STEP] for start in range(0, len(text), _STEP)]
 
 
@@ -59,14 +60,17 @@ _IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\ufffc\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Characters without a visible shape: Unicode's Default_Ignorable_Code_Point, and blank ones such as in Braille."""
+"""Characters without a visible shape: Unicode's Default_Ignorable_Code_Point, and blank ones such as the empty Braille
+pattern.
+"""
 
 
 def visible(text: str, kept: str = "\n\t") -> str:
-    """Return the whole text, with each character that could hide, move or reorder text written as its JSON escape.
+    """Return the whole text; characters that could hide, move or reorder text are written as JSON escapes.
 
-    Use it for texts that the user must approve. `kept`: control characters that stay unchanged. If the text has such a
-    character, or its escape as plain letters, each backslash is written twice, so that no two texts look alike.
+    Use it for texts that the user must approve. `kept`: control characters that stay unchanged. If the text has such
+    characters, or letters that look like their escapes, each backslash is doubled, so that two different texts never
+    look alike.
     """
     shown = with_codes(text, kept)
     if shown == text and not _looks_like_code(text, kept):
@@ -83,7 +87,9 @@ def _looks_like_code(text: str, kept: str) -> bool:
 
 
 def with_codes(text: str, kept: str = "\n\t") -> str:
-    """Return `visible` of a text whose own backslashes are escaped already, as those of JSON are."""
+    """Return the text with dangerous characters as JSON escapes, like `visible`, for a text whose backslashes are
+    already escaped, such as JSON.
+    """
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -101,10 +107,10 @@ def _is_plain(char: str) -> bool:
 
 
 def hides_something(text: str) -> bool:
-    """Return whether the text has characters that hide words from a reader.
+    """Return whether the text has characters that can hide words from a reader.
 
-    Such are tags (U+E0000), zero-width characters and reversed directions. Joiners and variation selectors do not
-    count: emoji and some scripts need them.
+    They are tag characters (U+E0000), zero-width characters and reversed directions. Joiners and variation selectors do
+    not count: emoji and some scripts need them.
     """
     return not text.isascii() and _HIDDEN.search(text) is not None
 
@@ -118,7 +124,7 @@ def safe_line(text: str, limit: int = 200) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for an error line: the first ones and how many more."""
+    """Return names for an error line: the first ones, and how many more there are."""
     shown = ", ".join(safe_line(name, 64) for name in names[:MAX_LISTED_NAMES])
     more = ""
     if len(names) > MAX_LISTED_NAMES:
@@ -138,7 +144,7 @@ def without_halves(text: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the kind and the message of an error, also if its own code cannot give the message."""
+    """Return the type and message of an exception; only the type if its `__str__` fails."""
     kind = type(error).__name__
     try:
         return f"{kind}: {error}"

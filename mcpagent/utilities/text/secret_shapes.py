@@ -1,4 +1,4 @@
-"""The shapes that issuers give their keys: one row each, with the page that documents it."""
+"""The formats of issuers' keys: one row each, with the page that documents it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from dataclasses import dataclass
 from functools import cache
 
 _WORD = r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{2,14}|\d{1,4})"
-"""A word. Each text has only one reading as words: two would make a search take exponential time."""
+"""Matches a word. Each text can be split into words in only one way; with two ways, a search would take exponential
+time.
+"""
 
 _NO_WORDS = rf"(?!{_WORD}(?:[-_.]{_WORD})+(?![A-Za-z0-9_-]))"
-"""Excludes joined words and numbers, such as `rotation-policy-of-2026`, which are not an issuer's key."""
+"""Excludes joined words and numbers, such as `rotation-policy-of-2026`, which are not a key."""
 
 _TOKEN = rf"{_NO_WORDS}[A-Za-z0-9_-]"
 _START = (
     r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 )
-"""The position before a key: after no letter or digit, or after an escape of JSON or of an address."""
+"""Matches a position where a key may start: not after a letter or digit, except after an escape of JSON or of a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of an issuer's keys: one of the marks, with spaces between them, then what the pattern describes.
+    """The format of an issuer's keys: one of the space-separated `marks`, followed by text that matches `pattern`.
 
-    A mark that is `kept` is the name before a key, and stays. `before` precedes the mark of a key that does not begin
-    with it. `source` is a page of the issuer about its keys.
+    `kept`: the mark is the name before a key and stays visible. `before`: the pattern of key characters that precede
+    the mark. `source`: the issuer's page about its keys.
     """
 
     marks: str
@@ -35,7 +37,7 @@ class Shape:
 
 
 def begins_like_a_word(mark: str) -> bool:
-    """Return whether a mark counts at the beginning of a word only; `storageAccountKey=` is one in a word."""
+    """Return whether a mark counts only at the start of a word; `storageAccountKey=` also counts inside one."""
     return mark[0].isalnum() and not mark.endswith("=")
 
 
@@ -322,14 +324,14 @@ SHAPES: tuple[Shape, ...] = (
 )
 
 LONGEST_BEFORE = 10
-"""The most characters of a key before its mark."""
+"""Maximum number of characters of a key before its mark."""
 
 MARKS = tuple(dict.fromkeys(mark for shape in SHAPES for mark in shape.marks.split()))
 
 
 @cache
 def shape_pattern(shape: Shape) -> re.Pattern[str]:
-    """Return the pattern of the whole key, with a kept mark as group 1."""
+    """Return a pattern that matches the whole key. Group 1 is the mark if it stays visible (`kept`), else empty."""
     marks = "|".join(map(re.escape, shape.marks.split()))
     start = shape.before
     if begins_like_a_word(shape.marks):
@@ -354,15 +356,15 @@ _OTHERS = [mark for mark in MARKS if not begins_like_a_word(mark)]
 
 @cache
 def any_mark() -> re.Pattern[str]:
-    """Return the pattern of each mark."""
+    """Return a pattern that matches any issuer's mark."""
     return re.compile(rf"{_START}(?:{_one_of(_WORDLIKE)})|(?:{_one_of(_OTHERS)})")
 
 
 @cache
 def mark_begun() -> re.Pattern[str]:
-    """Return the pattern of the beginning of a mark at the end of a text.
+    """Return a pattern that matches an incomplete mark at the end of a text.
 
-    A single letter is one at the beginning of a word only.
+    A single letter counts only at the start of a word.
     """
     return re.compile(
         rf"{_START}(?:{_one_of(_beginnings(_WORDLIKE))})\Z"

@@ -1,7 +1,8 @@
-"""Secrets: a type that shows nothing of itself, and the replacement of known secrets in text for people and files.
+"""Secrets: a type that never shows its value, and the replacement of known secrets in text for people and files.
 
-Requests to servers and models are never altered. Terminal, logs, errors, exports, recordings and traces pass through
-`without_secrets`. Results for a model pass through `without_random_secrets`, which leaves every word and number.
+Requests to servers and models are never altered. Text for the terminal, logs, errors, exports, recordings and traces
+passes through `without_secrets`. Results for a model pass through `without_random_secrets`, which does not replace
+words and numbers.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ if TYPE_CHECKING:
 
 REDACTED = "[redacted]"
 SHORTEST = 8
-"""Minimum length of a replaced value: replacing shorter ones would damage the text and protect nothing."""
+"""Minimum length of a value to replace: replacing shorter ones would damage the text and protect nothing."""
 
 _SHORTEST_RANDOM = 16
 _FEWEST_UNREAD = 11
-"""Minimum number of characters outside words and numbers in a random value of 16: some random characters form a number,
-a word, or a part too short to judge."""
+"""Minimum number of characters outside words and numbers in a random value of 16 characters. Some random characters
+happen to form a number, a word, or a part too short to judge.
+"""
 
 _JUDGED = 200
-"""Maximum number of characters of a value that are judged."""
+"""Number of characters of a value that decide whether it is random."""
 
 Redact: TypeAlias = Callable[[str], str]
 
@@ -85,7 +87,7 @@ class Secret:
         return _pickled, (self.origin,)
 
     def revealed(self) -> str:
-        """Return the text. Raises `TypeError` for a secret that was pickled, which leaves the text out."""
+        """Return the text. Raises `TypeError` if the secret was pickled, because pickling omits the text."""
         if self._text is None:
             raise TypeError(
                 f"{self}: pickling left the secret out; read the configuration again"
@@ -100,7 +102,7 @@ def _pickled(origin: str) -> Secret:
 
 
 class SecretMapping(Mapping[str, Any]):
-    """A mapping whose values may be secret: `repr` shows its keys, pickle leaves the values out, JSON refuses it."""
+    """A mapping whose values may be secret: `repr` shows only its keys, pickle omits the values, JSON refuses it."""
 
     __slots__ = ("_values",)
 
@@ -129,20 +131,20 @@ class SecretMapping(Mapping[str, Any]):
 
 
 def revealed(text: str | Secret) -> str:
-    """Return the text itself, for the process or request that needs it."""
+    """Return the text of a secret, for the process or request that needs it; a plain text unchanged."""
     if isinstance(text, Secret):
         return text.revealed()
     return text
 
 
 def as_written(text: str | Secret) -> str:
-    """Return the text as its file has it: literals in full, references instead of values."""
+    """Return the text as written in its file: literals in full, and references such as `${NAME}` instead of values."""
     if isinstance(text, str):
         return text
     return text.origin or text.revealed()
 
 
-# -- which values are secret -------------------------------------------------------------------------------------------
+# -- Which values are secret -------------------------------------------------------------------------------------------
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CREDENTIAL = (
@@ -181,7 +183,9 @@ _SCHEME = re.compile(r"(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
 
 
 def _joined(name: str) -> str:
-    """Return the words of a name without which one of several it is; "" for a name of something public."""
+    """Return the words of a name without a suffix such as `_PROD` (`_WHICH_ONE`); "" if the name is of something
+    public.
+    """
     if name in _FOLDERS:
         return ""
     joined = _WHICH_ONE.sub("", "_".join(_WORDS.findall(name[:200])).lower())
@@ -191,18 +195,20 @@ def _joined(name: str) -> str:
 
 
 def names_a_credential(name: str) -> bool:
-    """Return whether a variable, header or option of this name is a credential, such as `apiKey` or `SORT_KEY`."""
+    """Return whether a variable, header or option of this name contains a credential, such as `apiKey` or
+    `SORT_KEY`.
+    """
     joined = _joined(name)
     return bool(_IS_ONE.fullmatch(joined) or _IS_KEY.fullmatch(joined))
 
 
 def is_random(value: str) -> bool:
-    """Return whether the value has 16 random characters or more: most of these cannot be read as words and numbers."""
+    """Return whether the value is random: at least 16 characters, most of them outside words and numbers."""
     return len(value) >= _SHORTEST_RANDOM and unread(value[:_JUDGED]) >= _FEWEST_UNREAD
 
 
 def is_secret(value: str) -> bool:
-    """Return whether replacing this value in text is useful: at least eight characters, no word, no number."""
+    """Return whether the value is worth replacing in text: at least eight characters, not a word and not a number."""
     return (
         len(value) >= SHORTEST
         and bool(value.strip("0123456789.,:+- "))
@@ -211,11 +217,11 @@ def is_secret(value: str) -> bool:
 
 
 def is_secret_under(name: str, value: str) -> bool:
-    """Return whether a literal value of this name is a secret.
+    """Return whether a literal value under this name is a secret.
 
-    The name is one of three. A credential's own, such as `DB_PASSWORD`: then the value is a secret, unless it is a
-    word, a number or a location. A key of some kind, such as `SORT_KEY`: unless it is made of words. One that has a
-    credential's name in it, such as `API_TOKEN_PROD` or `TOKEN_LIMIT`: if the value is random.
+    If the name is a credential's (`DB_PASSWORD`), the value is a secret unless it is a word, a number or a location. If
+    the name is that of some key (`SORT_KEY`), it is a secret unless it consists of words. If the name only contains a
+    credential's (`TOKEN_LIMIT`), it is a secret if it is random.
     """
     if not is_secret(value):
         return False
@@ -234,7 +240,7 @@ def _is_words(value: str) -> bool:
 
 
 def secrets_under(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in a literal value of this name, in its parts, and in an address.
+    """Yield the secrets in a literal value under this name, in its parts, and in an address.
 
     Parts are the password of `user/password` and `user:password`, each value of a connection string such as
     `Server=db;Password=...` or `host=db password=...`, and each text in JSON.
@@ -260,7 +266,7 @@ def secrets_under(name: str, value: str) -> Iterator[str]:
 
 
 def _json(text: str) -> Any:
-    """Return the JSON data of a text; None if it has another form."""
+    """Parse a text as JSON; return None if it is not JSON."""
     try:
         return json.loads(text)
     except MALFORMED:
@@ -268,7 +274,7 @@ def _json(text: str) -> Any:
 
 
 def secrets_in_data(data: Any, name: str = "") -> Iterator[str]:
-    """Yield the secrets in the texts of JSON data, each under the name nearest to it."""
+    """Yield the secrets in the texts of JSON data. The nearest key above a text is its name."""
     waiting = [(name, data)]
     while waiting:
         name, item = waiting.pop()
@@ -281,9 +287,10 @@ def secrets_in_data(data: Any, name: str = "") -> Iterator[str]:
 
 
 def secrets_in_address(address: str) -> Iterator[str]:
-    """Yield the password in `scheme://user:password@host`, as written and decoded, and credentials of the query.
+    """Yield the password in `scheme://user:password@host`, verbatim and decoded, and credentials in the query.
 
-    A user name is yielded if it is random, or if it is alone in a web address (`https://TOKEN@host`) and no words.
+    A user name is a secret if it is random, or if it is alone in a web address (`https://TOKEN@host`) and does not
+    consist of words.
     """
     if "://" not in address:
         return
@@ -306,7 +313,8 @@ def secrets_in_address(address: str) -> Iterator[str]:
 def secrets_in_server_address(address: str) -> Iterator[str]:
     """Yield `secrets_in_address`, and each random part of the path or query, which may be the key to a server.
 
-    A UUID or a hash there may name a page or a workspace, so only capital and small letters with digits count.
+    A UUID or a hash may name a page or a workspace. So only parts with upper-case letters, lower-case letters and
+    digits count.
     """
     yield from secrets_in_address(address)
     _, *parts = re.split(r"[/?&=#]", address.partition("://")[2])
@@ -318,7 +326,7 @@ def secrets_in_server_address(address: str) -> Iterator[str]:
 
 
 def named_words(words: Sequence[str | Secret]) -> Iterator[tuple[int, str, str]]:
-    """Yield the place, name and literal value of arguments: `--token=x`, `--token x`, `TOKEN=x`, `X-Api-Key: x`."""
+    """Yield the index, name and literal value of arguments: `--token=x`, `--token x`, `TOKEN=x`, `X-Api-Key: x`."""
     option = ""
     for place, word in enumerate(words):
         if isinstance(word, Secret):
@@ -344,20 +352,20 @@ def _basic_password(basic: str) -> Iterator[str]:
         return
 
 
-# -- known values ------------------------------------------------------------------------------------------------------
+# -- Known secret values -----------------------------------------------------------------------------------------------
 
 
 _lock = threading.Lock()
 _values: frozenset[str] = frozenset()
 _spelled: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
 _random: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
-_UNRESERVED = re.compile("[A-Za-z0-9._~-]+")  # RFC 3986 2.3
+_UNRESERVED = re.compile("[A-Za-z0-9._~-]+")  # RFC 3986, section 2.3
 _ESCAPE = re.compile(r"[%+\\]")
 _LONGEST_ESCAPED = 5_000
 
 
 def hide(*values: str | None) -> None:
-    """Replace these values in text for people and files from now on, unless they are short, a word or a number."""
+    """From now on, replace these values in text for people and files, except short values, words and numbers."""
     global _values
     with _lock:
         fresh = {value for value in values if value and is_secret(value)} - _values
@@ -366,7 +374,7 @@ def hide(*values: str | None) -> None:
 
 
 def hide_environment(environ: Mapping[str, str]) -> None:
-    """Hide the values of an environment that have a credential's name."""
+    """Hide the values of environment variables with a credential's name."""
     hide(
         *(
             secret
@@ -377,12 +385,12 @@ def hide_environment(environ: Mapping[str, str]) -> None:
 
 
 def known_values() -> frozenset[str]:
-    """Return all hidden values; the same object until there are more."""
+    """Return all hidden values; the same object until more are added."""
     return _values
 
 
 def _spellings() -> tuple[str, ...]:
-    """Return the spellings of each known value (verbatim, displayed, base64), the longest first."""
+    """Return the spellings of each known value (verbatim, as displayed, base64), the longest first."""
     global _spelled
     if _spelled[0] is not (known := _values):
         found = {text for value in known for text in _texts_of(value)} - {""}
@@ -394,13 +402,15 @@ def _spellings() -> tuple[str, ...]:
 def _texts_of(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogatepass")
     yield from (value, safe_text(value), base64.b64encode(data).decode().rstrip("="))
-    # the lines of a key with several lines
+    # each line of a multi-line key
     yield from (line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM)
 
 
 @cache
 def _part_of(spelling: str) -> str:
-    """Return the longest part of a spelling that no address and no JSON escapes; all of one that they never do."""
+    """Return the longest part of a spelling that neither URLs nor JSON escape; a very long spelling is returned
+    whole.
+    """
     if len(spelling) > _LONGEST_ESCAPED:
         return spelling
     return max(_UNRESERVED.findall(spelling), key=len, default="")
@@ -408,7 +418,8 @@ def _part_of(spelling: str) -> str:
 
 @cache
 def _escaped(spelling: str) -> re.Pattern[str]:
-    """Return a pattern in which each character is written as it is, as `%2F`, `%2f`, or as JSON may escape it.
+    """Return a pattern that matches the spelling with each character verbatim, as `%2F` or `%2f`, or as JSON may escape
+    it.
 
     Its groups are atomic: a search takes linear time, also for a secret of many backslashes.
     """
@@ -433,27 +444,27 @@ def _escaped(spelling: str) -> re.Pattern[str]:
 
 @cache
 def _growing(spelling: str) -> regex.Pattern[str]:
-    """Return `_escaped` for texts whose end may not have arrived."""
+    """Return `_escaped` as a pattern of `regex`, which can also match an incomplete end of a text."""
     import regex
 
     return regex.compile(_escaped(spelling).pattern)
 
 
 def _random_values() -> tuple[str, ...]:
-    """Return the known values to redact in results for a model, the longest first."""
+    """Return the known random values, the longest first: the ones to redact in results for a model."""
     global _random
     if _random[0] is not (known := _values):
         _random = known, tuple(sorted(filter(is_random, known), key=len, reverse=True))
     return _random[1]
 
 
-# -- replacement -------------------------------------------------------------------------------------------------------
+# -- Replacement -------------------------------------------------------------------------------------------------------
 
 
 def without_secrets(text: str) -> str:
-    """Return text for people and files: known secrets and the shapes of issuers' keys are replaced.
+    """Return the text for people and files, with known secrets and issuers' keys replaced.
 
-    If a secret appears only when invisible characters are removed, the text is returned without these.
+    If a secret appears only when invisible characters are removed, they are removed from the returned text.
     """
     text = _replaced(text)
     visible = safe_text(text)
@@ -466,7 +477,10 @@ def without_secrets(text: str) -> str:
 
 
 def hide_in_markdown(tokens: Sequence[Any]) -> None:
-    """Replace secrets that emphasis or entities divide: such a paragraph of markdown-it becomes plain text."""
+    """Replace secrets that Markdown emphasis or entities divide: a paragraph with such a secret becomes plain text.
+
+    `tokens` are those of markdown-it.
+    """
     for token in tokens:
         if not token.children:
             continue
@@ -490,7 +504,9 @@ def _replaced(text: str) -> str:
 
 
 def _without_beginning(text: str) -> str:
-    """Return text that may have been cut, without the first eight or more characters of a known value at its end."""
+    """Return the text without the first eight or more characters of a known value at its end, where the text may have
+    been cut.
+    """
     for value in _values:
         start = text.rfind(value[:SHORTEST], max(len(text) - len(value), 0))
         if (
@@ -503,9 +519,9 @@ def _without_beginning(text: str) -> str:
 
 
 def without_shapes(text: str) -> str:
-    """Return the text without the shapes that issuers give their keys.
+    """Return the text with everything replaced that has the format of an issuer's key.
 
-    A pattern is tried at each of its marks only, one call each, so that other threads run in between.
+    A pattern is tried only where its mark occurs, in one call each, so that other threads run in between.
     """
     found = {*_found_in(text, MARKS)}
     if not found:
@@ -530,7 +546,7 @@ def _without_shape(text: str, shape: Shape, marks: Sequence[str]) -> str:
 
 
 def _match_at(text: str, shape: Shape, place: int, done: int) -> re.Match[str] | None:
-    """Return the match with a mark at this place; some shapes begin before their mark, none before `done`."""
+    """Return the match of a key whose mark is at `place`. Some keys begin before their mark, but none before `done`."""
     first = place
     if shape.before:
         first = max(done, place - LONGEST_BEFORE)
@@ -543,7 +559,7 @@ def _match_at(text: str, shape: Shape, place: int, done: int) -> re.Match[str] |
 
 
 def _places_of(text: str, mark: str) -> Iterator[int]:
-    """Yield where the mark is; a long text is searched in steps."""
+    """Yield each position of the mark; a long text is searched in steps."""
     start = 0
     while start < len(text):
         place = text.find(mark, start, start + _LOOKED_AT + len(mark) - 1)
@@ -555,7 +571,9 @@ def _places_of(text: str, mark: str) -> Iterator[int]:
 
 
 def _found_in(text: str, words: Sequence[str]) -> list[str]:
-    """Return the words that are in the text, in order; a long text is searched in steps, as the thread's others run."""
+    """Return those of `words` that the text contains, in order; a long text is searched in steps, so that other threads
+    run.
+    """
     if len(text) <= _LOOKED_AT:
         return [word for word in words if word in text]
     found: set[str] = set()
@@ -567,7 +585,7 @@ def _found_in(text: str, words: Sequence[str]) -> list[str]:
 
 
 _LOOKED_AT = 1_000_000
-"""Characters that are searched for words in one step."""
+"""Number of characters searched in one step."""
 
 
 _LAST_WORD = re.compile(r"[!-~]*\Z")
@@ -580,10 +598,10 @@ LONGEST_KEY = 20_100
 
 
 def settled_length(text: str) -> int:
-    """Return the length of the beginning of a growing text that no further text can make part of a secret.
+    """Return the length of the part of a growing text that no later text can turn into a secret.
 
-    The rest may begin a known value or the shape of an issuer's key. An ordinary word is settled at once, or with the
-    next piece of text if its end could begin a key.
+    The rest may be the beginning of a known value or of an issuer's key. An ordinary word is settled at once, or with
+    the next piece of text if its end could begin a key.
     """
     spellings, spans = _spellings(), list[tuple[int, int]]()
     settled = min((_begun_at(text, value) for value in spellings), default=len(text))
@@ -607,7 +625,9 @@ def settled_length(text: str) -> int:
 
 
 def _before_secrets(text: str, spans: Sequence[tuple[int, int]], end: int) -> int:
-    """Return the end, or the start of the first of the known values that it would cut; `spans` are escaped ones."""
+    """Return `end`, or the start of the first secret that a cut there would divide. `spans`: positions of escaped
+    values.
+    """
     before = -1
     while end != before:
         before = end
@@ -620,7 +640,7 @@ def _before_secrets(text: str, spans: Sequence[tuple[int, int]], end: int) -> in
 
 
 def _before(text: str, value: str, end: int) -> int:
-    """Return the end, or the start of an occurrence of the value that the end would cut."""
+    """Return `end`, or the start of an occurrence of `value` that a cut at `end` would divide."""
     start = text.rfind(value, 0, end + len(value) - 1)
     if 0 <= start < end < start + len(value):
         return start
@@ -628,7 +648,9 @@ def _before(text: str, value: str, end: int) -> int:
 
 
 def _begun_at(text: str, spelling: str) -> int:
-    """Return where the text ends with a proper beginning of the value; its length if it does not."""
+    """Return the position where the end of the text is an incomplete spelling of the secret; the text's length if the
+    end is no such spelling.
+    """
     start = text.find(spelling[0], max(len(text) - len(spelling) + 1, 0))
     while start >= 0:
         if spelling.startswith(text[start:]):
@@ -638,26 +660,30 @@ def _begun_at(text: str, spelling: str) -> int:
 
 
 def _may_become_key(word: str) -> bool:
-    """Return whether a word, followed by more text, may have the shape of a key."""
+    """Return whether a word, with more text after it, could become an issuer's key."""
     return any(shape.search(word) for shape in (_BOT_ID, any_mark(), mark_begun()))
 
 
 def may_hold_secrets(text: str) -> bool:
-    """Return whether text, or data as JSON, may hold a secret; fast, also for long texts."""
+    """Return whether a text, or data as JSON, may contain a secret. This quick test can say True without one."""
     return any(mark in text for mark in MARKS) or any(
         _part_of(spelling) in text for spelling in _spellings()
     )
 
 
 def without_random_secrets(text: str) -> str:
-    """Return text for a model: known random values of at least 16 characters are replaced, as whole tokens."""
+    """Return the text for a model: known random values of at least 16 characters are replaced if they are whole
+    tokens.
+    """
     for value in _found_in(text, _random_values()):
         text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", REDACTED, text)
     return text
 
 
 def data_without_random_secrets(data: Any) -> Any:
-    """Return JSON data likewise, in keys too; two keys never become one."""
+    """Return JSON data for a model with known random values replaced, also in keys; two different keys stay
+    different.
+    """
     if not _random_values():
         return data
     if isinstance(data, str):
@@ -676,7 +702,7 @@ def data_without_random_secrets(data: Any) -> Any:
 
 
 def without_credentials(url: str) -> str:
-    """Return the address without the user and password that it may contain."""
+    """Return the address without its user name and password."""
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     if separator:

@@ -1,1 +1,1 @@
-"""Limits for endless runs: the resources of a run, and detection of calls without progress."""
+"""Bounds for endless runs: limits on the resources of a run, and detection of calls without progress."""

@@ -1,4 +1,4 @@
-"""The help that a model gets in the loop: small models need more."""
+"""Hints for the model during a run: small models need more of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _A_TOOL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ModelHints:
-    """The policy for one model.
+    """The hints that one model receives.
 
-    `repeats_allowed` is how often the model may repeat a call before a warning. With `loads_weak_matches`, a prompt
-    also loads tools that match it weakly. With `reminds_to_call`, a model that only writes about a tool gets one
-    reminder to call it. With `restates_progress`, notes restate the question, list the results so far and name what is
-    missing, and an apology after a successful call is answered once with such a note.
+    `repeats_allowed`: how often it may repeat a call before a warning. `loads_weak_matches`: a prompt also loads tools
+    that match it weakly. `reminds_to_call`: a model that only writes about a tool is reminded once to call it.
+    `restates_progress`: notes repeat the question, list the results so far and name missing parts. An apology after a
+    successful call is then answered once with such a note.
     """
 
     repeats_allowed: int = REPEATS_TOLD
@@ -40,9 +40,9 @@ SMALL_MODEL_HINTS = ModelHints(
 
 
 def tool_written_about(text: str, offered: Sequence[str]) -> str:
-    """Return the offered tool that an answer without a call is about, such as `get_time` or "calculate()".
+    """Return the offered tool that an answer without a call writes about.
 
-    "a tool" if the answer names no tool, "" if it is not about tools.
+    Returns "a tool" if the answer is about a tool but names none, "" if it is not about tools.
     """
     if not offered:
         return ""
@@ -52,7 +52,7 @@ def tool_written_about(text: str, offered: Sequence[str]) -> str:
     for name in offered:
         if name in names:
             return f'"{name}"'
-    # An answer with code in it writes about the functions in that code.
+    # In an answer with a code block, names of functions usually belong to that code.
     if "```" not in text and _A_TOOL.search(text):
         return "a tool"
     return ""

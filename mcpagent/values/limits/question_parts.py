@@ -28,7 +28,7 @@ _EMPTY = frozenset(
 
 
 def parts_of(question: str) -> tuple[str, ...]:
-    """Return the parts of a question, in order: sentences, items of a list, and what "and" or "then" joins."""
+    """Return the parts of a question, in order: sentences, list items, and the clauses that "and" or "then" joins."""
     found: list[str] = []
     lines = [_BULLET.sub("", line) for line in question.splitlines()]
     for sentence in [sentence for line in lines for sentence in _SENTENCE.split(line)]:
@@ -42,9 +42,10 @@ def parts_of(question: str) -> tuple[str, ...]:
 def missing_parts(
     parts: Sequence[str], made: Iterable[tuple[ToolCall, ToolResult]]
 ) -> tuple[str, ...]:
-    """Return the parts that no call with a good result says anything about, by the words that they have in common.
+    """Return the parts of the question that no successful call covers, judged by words in common.
 
-    A part needs a word that no other part has: two questions about the weather differ in the town alone.
+    `made` are the calls so far. A part counts as covered only by words that no other part has: two questions about the
+    weather differ in the town alone.
     """
     told = [
         _words(f"{call.name} {call.arguments} {result.text[:500]}")
@@ -66,7 +67,7 @@ def missing_parts(
 
 
 def _words(text: str) -> set[str]:
-    """Return the content words of a text; plurals count as their singular."""
+    """Return the content words of a text, in lower case and singular."""
     found = {word.lower() for word in _WORD.findall(text.replace("_", " "))}
     return {
         word.removesuffix("s") if len(word) > 3 else word for word in found - _EMPTY

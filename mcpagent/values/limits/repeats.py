@@ -1,4 +1,4 @@
-"""Detect calls without progress: the same series again and again, and a tool that keeps failing in the same way."""
+"""Detect calls without progress: repetitions of the same calls, and a tool that keeps failing in the same way."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from typing import Any
 from mcpagent.values.messages import Message, Text, ToolCall, ToolResult
 
 REPEATS_TOLD = 5
-"""The model is warned about a series of calls that came this many times with the same arguments and outcomes; then the
-calls are not run."""
+"""A series of calls that came this many times with the same arguments and results: the model is warned, and a further
+repetition does not run.
+"""
 
 REPEATS_TOLD_SMALL = 2
-"""The same for a small model, which rarely stops such a series itself."""
+"""The same count for small models, which rarely stop repeating by themselves."""
 
 LONGEST_ROW = 8
-"""The longest series of different calls that is recognised as a repetition."""
+"""Maximum number of different calls in a series that counts as a repetition."""
 
 PATIENCE = 2
-"""Factor on the count if outcomes are only similar, and before a failing tool is no longer called."""
+"""Factor on the count if results are only similar. Also the factor for a failing tool before its calls are no longer
+run.
+"""
 
 _UNREAD = frozenset({"binary", "images"})
-"""Kinds of offloaded results whose preview contains no text of the result."""
+"""Kinds of offloaded results whose preview contains no text from the result."""
 
 _ENDS = 5_000
-"""Characters at the beginning and at the end of a result that are compared."""
+"""Number of characters at each end of a result that are compared."""
 
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _WORD = re.compile(r"[0-9A-Za-z]+")
@@ -42,7 +45,7 @@ _NAMED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\S*[/\\]\S*")
 
 
 def skeleton(text: str) -> str:
-    """Return the constant part of a text: without dates, times, numbers and IDs."""
+    """Return the constant part of a text: dates, times, numbers and IDs become "#"."""
     if len(text) <= 2 * _ENDS:
         ends = text
     else:
@@ -51,7 +54,7 @@ def skeleton(text: str) -> str:
 
 
 def _if_it_stays(word: re.Match[str]) -> str:
-    """Return the word, or "#" for a word of time or with a digit: numbers, digests and IDs."""
+    """Return the word unchanged, or "#" for a word about time or with a digit (number, digest, ID)."""
     text = word[0]
     if text.isalpha() and text.lower() not in _OF_TIME:
         return text
@@ -61,7 +64,9 @@ def _if_it_stays(word: re.Match[str]) -> str:
 def kind_of_failure(
     result: ToolResult, call: ToolCall | None = None
 ) -> tuple[str, str]:
-    """Return the error kind and text of a failed call, without arguments, quotations and paths, to compare failures."""
+    """Return the error kind and text of a failed call, without arguments, quotations and paths, so that failures can be
+    compared.
+    """
     text = _NAMED.sub("#", result.text[:500])
     for given in sorted(
         set(_words_of(call.arguments)) if call is not None else (),
@@ -73,7 +78,7 @@ def kind_of_failure(
 
 
 def _words_of(value: Any, most: int = 50) -> list[str]:
-    """Return the texts among the first arguments that an error message might repeat."""
+    """Return texts among the first arguments, which an error message might repeat."""
     found: list[str] = []
     waiting = [value]
     while waiting and len(found) < most:
@@ -88,7 +93,7 @@ def _words_of(value: Any, most: int = 50) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCall:
-    """A call and its outcome, for comparison; `alike` is the outcome without parts that change with time."""
+    """A call and its result, for comparison. `alike` is a digest of the result without parts that change with time."""
 
     call: ToolCall
     outcome: tuple[str | None, str, bytes]
@@ -96,7 +101,7 @@ class ComparedCall:
 
     @classmethod
     def of(cls, call: ToolCall, result: ToolResult) -> ComparedCall:
-        """Create the value from a call and its result."""
+        """Return the values to compare for a call and its result."""
         digest = hashlib.blake2b(
             skeleton(result.text).encode("utf-8", "replace"), digest_size=16
         )
@@ -108,17 +113,17 @@ class ComparedCall:
         aside = result.set_aside
         if (
             aside is not None and aside.kind in _UNREAD
-        ):  # the handle derives from the bytes
+        ):  # the ID of an offloaded result derives from its bytes
             seen.update(aside.handle.encode())
         digest.update(seen.digest())
         return cls(call, (result.error, result.text, seen.digest()), digest.digest())
 
     def same_as(self, other: ComparedCall) -> bool:
-        """Return whether call and outcome are identical."""
+        """Return whether call and result are identical."""
         return same(self.call, other.call) and self.outcome == other.outcome
 
     def like(self, other: ComparedCall) -> bool:
-        """Return whether only parts that change with time differ."""
+        """Return whether the calls are identical and their results differ only in parts that change with time."""
         return same(self.call, other.call) and (self.outcome[0], self.alike) == (
             other.outcome[0],
             other.alike,
@@ -132,10 +137,10 @@ def same(one: ToolCall, other: ToolCall) -> bool:
 
 @dataclass(slots=True)
 class FailureStreak:
-    """The kind of failure of a tool's last calls, and how many failed so in a row.
+    """A tool's latest failures: their kind, and how many came in a row.
 
-    Many calls of one message may fail before the model sees it. So the model `is_told` first, and has `tried_again`
-    when a call of a later message fails too.
+    Many calls of one message may fail before the model sees any result. So `is_told` is set once the model has seen the
+    failures, and `tried_again` if a call of a later message fails too.
     """
 
     kind: tuple[str, str]
@@ -146,11 +151,10 @@ class FailureStreak:
 
 @dataclass(slots=True)
 class Repeats:
-    """Count repetitions among the calls of one run.
+    """Counts repetitions among the calls of one run.
 
-    `reason` is the text for a model that must answer because of repetition.
-
-    `failing` has the tools whose last calls failed.
+    `reason` is the text for a model that must answer now because of a repetition. `failing` maps each tool whose last
+    call failed to its failures. `row` is the series that the model was warned about.
     """
 
     told_after: int = REPEATS_TOLD
@@ -161,11 +165,13 @@ class Repeats:
 
     @property
     def has_begun(self) -> bool:
-        """True if any call was made."""
+        """Return whether any call was made."""
         return bool(self._made)
 
     def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
-        """Count one message's calls; return the warning for a model that has just repeated itself too often."""
+        """Count the calls of one message; return the warning to send if the model has repeated itself too often, else
+        "".
+        """
         row_words, knew = (
             "",
             {name for name, failing in self.failing.items() if failing.is_told},
@@ -187,14 +193,14 @@ class Repeats:
         return " ".join(words)
 
     def count_all(self, messages: Sequence[Message]) -> None:
-        """Count the calls that an earlier process made for the same question."""
+        """Count the calls that an earlier process made for the same prompt."""
         for message, following in pairwise(messages):
             calls = message.tool_calls
             if calls and len(results := following.tool_results) == len(calls):
                 self.count(calls, results)
 
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
-        """Return whether the model repeats a series after its warning, or calls only tools that keep failing."""
+        """Return whether the model repeats the series after its warning, or calls only tools that keep failing."""
         if calls and all(map(self._keeps_failing, calls)):
             self.reason = (
                 f'Your calls to "{calls[0].name}" keep failing in the same way.'
@@ -214,9 +220,9 @@ class Repeats:
         )
 
     def _note(self, call: ToolCall, result: ToolResult, *, is_told: bool) -> None:
-        """Count a failed call of a tool, or forget its failures after a success.
+        """Count a failed call of a tool, or reset its count after a success.
 
-        `is_told`: the model knew of the tool's failures when it made the call.
+        `is_told`: the model had already seen failures of the tool when it made the call.
         """
         if result.error is None:
             self.failing.pop(call.name, None)
@@ -229,7 +235,9 @@ class Repeats:
         failing.tried_again = failing.tried_again or (is_told and failing.is_told)
 
     def _repeated_row(self) -> tuple[ToolCall, ...]:
-        """Return the shortest row that the last calls consist of, in the order in which it would continue."""
+        """Return the shortest series of calls that the last calls repeat, starting with the call that would come
+        next.
+        """
         for length in range(1, LONGEST_ROW + 1):
             if self._consists_of(
                 length, self.told_after, ComparedCall.same_as

@@ -1,4 +1,4 @@
-"""Measure the duration of a run without the time in which a person decides, and end a run that takes too long."""
+"""Measure the duration of a run, without the time that a person needs to decide, and end a run that takes too long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 
 class RunClock:
-    """A clock that runs from its creation, and pauses during questions to a person."""
+    """A clock that starts when it is created, and pauses during questions to a person."""
 
     __slots__ = ("_before", "_left", "_limit", "_since", "_waits")
 
@@ -20,27 +20,27 @@ class RunClock:
 
     @property
     def seconds(self) -> float:
-        """So long it ran."""
+        """Return how long the clock has run."""
         return self._before + (0.0 if self._waits else time.monotonic() - self._since)
 
     @property
     def is_limited(self) -> bool:
-        """True while something is `limited` by it."""
+        """Return whether a time limit applies at the moment (`limited`)."""
         return self._limit is not None
 
     @property
     def is_up(self) -> bool:
-        """True if the work that is `limited` by it is being ended, or was."""
+        """Return whether the time limit has expired, so that the work under it is being cancelled."""
         return self._limit is not None and self._limit.expired()
 
     def stop(self) -> None:
-        """Stop the clock for good."""
+        """Stop the clock permanently."""
         self._before = self.seconds
         self._waits += 1
 
     @contextmanager
     def standing(self) -> Iterator[None]:
-        """Pause the clock during a question, also several at a time; no work is ended meanwhile."""
+        """Pause the clock and the time limit while a question is open; several questions may be open at once."""
         if not self._waits:
             self._before = self.seconds
         self._waits += 1
@@ -55,7 +55,7 @@ class RunClock:
 
     @asynccontextmanager
     async def limited(self, seconds: float | None) -> AsyncIterator[None]:
-        """Cancel the work in this context once the clock shows more than `seconds`, and raise `TimeoutError`."""
+        """Cancel the work in this context and raise `TimeoutError` when the clock exceeds `seconds`; None: no limit."""
         if seconds is None:
             yield
             return
@@ -71,12 +71,12 @@ class RunClock:
                 self._limit = None
 
     def end(self) -> None:
-        """End the code that is `limited` by this clock now."""
+        """Cancel the work under the time limit now."""
         self._left = 0.0
         self._set()
 
     def _set(self) -> None:
-        """Set the deadline by the remaining seconds; no deadline while the clock is paused."""
+        """Set the deadline from the remaining time; there is no deadline while the clock is paused."""
         if self._limit is None or self._limit.expired():
             return
         now = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""`Limits`: the limits of a run or a whole session, the check for a used-up limit, and its text."""
+"""`Limits`, the limits of a run or a whole session; the check whether one is used up, and the text that reports it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ LimitKind: TypeAlias = Literal["turns", "tool_calls", "tokens", "dollars", "seco
 """The names of the fields of `Limits`."""
 
 LimitScope: TypeAlias = Literal["run", "session", "caller"]
-"""The owner of the limit; "caller": the agent that called this one as a tool, or its session."""
+"""The owner of a limit. "caller": the agent that called this one as a tool, or that agent's session."""
 
 KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
 
 FIRM: tuple[LimitKind, ...] = ("tokens", "dollars", "seconds")
-"""After one of these limits, the model gets no further request; after the others, it must answer once."""
+"""Limits after which the model gets no further request. After the others, it must answer once more."""
 
 MOST_TURNS = 100
 MOST_CALLS = 10_000
-"""The most turns and calls of a run whose limits set no numbers."""
+"""Default maximum of tool calls of a run."""
 
 
 @answers_unknown_arguments
@@ -33,11 +33,11 @@ MOST_CALLS = 10_000
 class Limits:
     """The limits of a run, or of all runs of a session together; None: no limit.
 
-    Agents that are called as tools count towards their caller's limits. `turns`: requests that are answered, 100 in a
-    run without its own number. `tool_calls`: calls that are run, those of programs too, except the runtime's own tools
-    such as `search_tools`; 10,000 in a run without its own number. `tokens`: input and output, as the provider counts
-    them, and estimated if it does not. `dollars`: US. `seconds`: from the prompt on, without the time of questions to a
-    person. Raises `ConfigError` for a limit that allows nothing or is no number.
+    Agents that are called as tools count towards their caller's limits. `turns`: answered requests, by default 100 in a
+    run. `tool_calls`: calls that run, including those of programs, except the runtime's own tools such as
+    `search_tools`; by default 10,000 in a run. `tokens`: input and output as the provider reports them, else estimated.
+    `dollars`: US. `seconds`: from the prompt on, without the time of questions to a person. Raises `ConfigError` for a
+    value that is not a number above 0.
     """
 
     turns: int | None = None
@@ -53,7 +53,7 @@ class Limits:
                 _expect_limit(kind, limit)
 
     def of_run(self) -> Limits:
-        """Return the limits of a run, with default numbers of turns and calls."""
+        """Return the limits with the defaults of a run for turns and tool calls."""
         if self.turns is not None and self.tool_calls is not None:
             return self
         if self.turns is None:
@@ -67,7 +67,7 @@ class Limits:
         )
 
     def filled_by(self, others: Limits) -> Limits:
-        """Return these limits, with the others' values for missing fields."""
+        """Return these limits, with missing fields taken from `others`."""
         return Limits(
             *(
                 mine if mine is not None else theirs
@@ -76,7 +76,7 @@ class Limits:
         )
 
     def within(self, others: Limits) -> Limits:
-        """Return the lower of both limits, field by field."""
+        """Return the lower of the two limits for each field."""
         pairs = zip(astuple(self), astuple(others), strict=True)
         return Limits(
             *(
@@ -86,11 +86,11 @@ class Limits:
         )
 
     def given(self) -> dict[str, float]:
-        """Return the limits that are set, by field."""
+        """Return the limits that are set, by field name."""
         return {kind: most for kind in KINDS if (most := self.most(kind)) is not None}
 
     def most(self, kind: LimitKind) -> float | None:
-        """Return the limit of this kind."""
+        """Return the limit of this kind; None if it is not set."""
         value: float | None = getattr(self, kind)
         return value
 
@@ -99,7 +99,7 @@ NO_LIMITS = Limits()
 
 
 def _expect_limit(kind: LimitKind, limit: object) -> None:
-    """Raise `ConfigError` unless this is a limit of this kind."""
+    """Raise `ConfigError` unless the value is a valid limit of this kind."""
     place = f"Limits.{kind}"
     if kind in ("dollars", "seconds"):
         expect(
@@ -120,7 +120,10 @@ def _expect_limit(kind: LimitKind, limit: object) -> None:
 
 
 class ReachedLimit(NamedTuple):
-    """The limit that is reached, its amount and the usage; None: the usage is unknown, so it cannot be enforced."""
+    """A used-up limit: its name, its amount and the usage.
+
+    `used` is None if the usage is unknown, so that the limit cannot be enforced and counts as reached.
+    """
 
     kind: LimitKind
     most: float
@@ -130,10 +133,10 @@ class ReachedLimit(NamedTuple):
 def used_up(
     limits: Limits, amounts: Callable[[], Sequence[Spent]], kinds: Sequence[LimitKind]
 ) -> ReachedLimit | None:
-    """Return the first limit of these kinds that the amounts together have reached, or None.
+    """Return the first limit of these kinds that the sum of the amounts has reached; None if none has.
 
-    `amounts` is called only if one of the limits is set: most are not, and each call of a tool asks several times.
-    Dollars are used up as soon as the price of one request is unknown: the sum is then unknown, too.
+    `amounts` is a function, called only if one of the limits is set: most are not, and each tool call asks several
+    times. Dollars count as used up as soon as the price of one request is unknown, because the sum is then unknown too.
     """
     for kind in kinds:
         most: float | None = getattr(limits, kind)
@@ -159,7 +162,10 @@ _OF: dict[LimitScope, str] = {
 def stopped_words(
     used: ReachedLimit, scope: LimitScope = "run", *, what: str = "", limit: str = ""
 ) -> str:
-    """Return why a run ended, in one line; `what` follows the amount, `limit` replaces the limit's name in Python."""
+    """Return the reason why a run ended, in one line.
+
+    `what` is inserted after the amount; `limit` replaces the limit's name in Python.
+    """
     kind, most, amount = used
     limit = limit or f"Limits({kind}={most!r}) {_OF[scope]}"
     if what:
@@ -175,7 +181,7 @@ def stopped_words(
 
 
 def shown_amount(kind: LimitKind, amount: float) -> str:
-    """So much of this kind, as `5 tool calls`."""
+    """Return an amount of this kind as text, such as `5 tool calls`."""
     match kind:
         case "dollars":
             return f"${amount:.4f}"

@@ -1,4 +1,4 @@
-"""The state of a chat that its slash commands work with."""
+"""The state of a chat, for its slash commands."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Leave(Exception):  # noqa: N818 - not an error: `/exit`
 
 @dataclass(frozen=True, slots=True)
 class ChatQuestion:
-    """A question: the typed text, its attachments, and the state before it."""
+    """A prompt of the user: the typed text, its attachments, and the state of the chat before it."""
 
     typed: str
     prompt: Prompt
     length: int
-    """Messages in the conversation before it."""
+    """Number of messages in the conversation before the prompt."""
     trace: Trace
 
 
@@ -39,11 +39,13 @@ class ChatQuestion:
 class ChatState:
     """The state of a chat for its commands.
 
-    `ready` waits until tools are known. `ask` answers a question; `edit` opens a text in the user's editor and returns
-    the saved version. `store` has the conversations, None if they are not stored. `pick` lets the user choose one,
-    `go_on_with` continues the one with this ID, and `finish` continues the unfinished part of this one. `asked` are the
-    questions of this conversation. `kept` is attached to the next question. `declined_changes` are the changes
-    of tools that the user declined in this chat. `before_close` is called with the servers that are about to be closed.
+    - `ready` waits until tools are known.
+    - `ask` answers a prompt; `edit` opens a text in the user's editor and returns the saved version.
+    - `store` has the conversations (None: they are not stored); `pick` lets the user choose one.
+    - `go_on_with` continues the conversation of this ID, `finish` the unfinished part of the current one.
+    - `asked` are the prompts of this conversation. `kept` is attached to the next prompt.
+    - `declined_changes` are the changes of tools that the user declined in this chat.
+    - `before_close` is called with the servers that are about to be closed.
     """
 
     agent: Agent
@@ -71,7 +73,7 @@ class ChatState:
         put(self.terminal.out, *lines)
 
     def warn(self, line: str) -> None:
-        """Print a mistake in a command."""
+        """Print a warning about a mistake in a command."""
         self.say(Text(line, "warning"))
 
     def note(self, line: str) -> None:
@@ -80,12 +82,12 @@ class ChatState:
 
     @property
     def width(self) -> int:
-        """Columns of the terminal."""
+        """Number of columns of the terminal."""
         return self.terminal.out.width
 
 
 def is_command(line: str) -> bool:
-    """Return whether the line is a `/word`; a path such as /etc/hosts is part of a question."""
+    """Return whether the line is a `/word`; a path such as /etc/hosts belongs to a prompt."""
     word = line.strip().partition(" ")[0]
     return (
         word.startswith("/")

@@ -76,7 +76,7 @@ async def _add(desk: ChatState, words: str) -> None:
 
 
 def _next_start(desk: ChatState) -> str:
-    """Return how to start the chat again; one without a question is not stored."""
+    """Return how to restart the chat; an empty chat is not stored."""
     if desk.agent.messages:
         return "at the next start: /exit, then mcpagent -c goes on with this chat"
     return "at the next start: /exit, then mcpagent"
@@ -133,7 +133,7 @@ async def _switch(desk: ChatState, verb: str, name: str) -> None:
             return
         await servers.restart(name)
     except ServerError:
-        return  # reported by its event
+        return  # an event reports the failure
     except InputError as error:
         desk.warn(str(error))
         return
@@ -202,10 +202,10 @@ def _show(desk: ChatState, name: str) -> None:
 
 
 def _show_offers(desk: ChatState, name: str) -> None:
-    """The prompts and resources of one server, with how to use them."""
+    """Print the prompts and resources of one server, with instructions to use them."""
     try:
         servers = desk.agent.mcp
-    except AgentStateError:  # not connected yet
+    except AgentStateError:  # the server is not connected yet
         return
     for prompt in servers.prompts.get(name, ())[:LOG_LINES]:
         arguments = " ".join(f"{item.name}=" for item in prompt.arguments)

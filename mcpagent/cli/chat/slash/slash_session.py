@@ -29,7 +29,7 @@ from mcpagent.values.messages import Spent
 
 COPY_SECONDS = 3.0
 MAX_OSC_52 = 74_994
-"""Bytes of base64 that xterm, and most terminals after it, take."""
+"""Maximum number of base64 bytes that xterm, and most terminals like it, accept."""
 
 
 async def new(desk: ChatState, _argument: str) -> None:
@@ -40,7 +40,7 @@ async def new(desk: ChatState, _argument: str) -> None:
         left = f"; /resume {short_id(before.id)} goes back"
     was_kept = before.is_kept
     desk.agent.new_conversation()
-    if not was_kept:  # nor is this one
+    if not was_kept:  # the new conversation is not stored either
         desk.agent._runtime.own_session.stop_keeping()
     desk.trace = Trace()
     desk.asked.clear()
@@ -98,7 +98,7 @@ async def edit(desk: ChatState, _argument: str) -> None:
 
 
 def _take_back(desk: ChatState) -> ChatQuestion:
-    """Restore the state before the last question."""
+    """Restore the state before the last prompt, and return that prompt."""
     last = desk.asked.pop()
     desk.agent._runtime.own_session.rewind(last.length)
     desk.trace = last.trace
@@ -137,7 +137,7 @@ async def model(desk: ChatState, argument: str) -> None:
 
 
 def _show_models(desk: ChatState) -> None:
-    """The current model, and the providers that could answer: those whose key is set or that need none."""
+    """Print the current model, and the providers that could answer: those whose key is set or that need no key."""
     from mcpagent.config.secret_store import with_stored_keys
     from mcpagent.models.resolve import PROVIDERS
 
@@ -211,7 +211,7 @@ async def cost(desk: ChatState, _argument: str) -> None:
 
 
 def _taken(spent: Spent) -> str:
-    """`in 1.2k (800 from the cache), out 90, $0.021`."""
+    """Return `in 1.2k (800 from the cache), out 90, $0.021`."""
     usage = spent.usage
     cached = ""
     if usage.cache_read_tokens:
@@ -220,7 +220,7 @@ def _taken(spent: Spent) -> str:
     return f"in {tokens(usage.input_tokens)}{cached}, out {tokens(usage.output_tokens)}, {price}"
 
 
-# -- the conversation as a file --------------------------------------------------------------------------------------
+# -- Export ------------------------------------------------------------------------------------------------------------
 
 
 async def save(desk: ChatState, argument: str) -> None:
@@ -241,7 +241,7 @@ async def export(desk: ChatState, argument: str) -> None:
 
 
 def _write(desk: ChatState, form: str, name: str) -> None:
-    """Under the first name that is free: nothing is ever overwritten."""
+    """Write the conversation under the first free name: existing files are never overwritten."""
     from mcpagent.journal.sessions.export import exported
 
     if not desk.agent.messages:
@@ -261,7 +261,7 @@ def _write(desk: ChatState, form: str, name: str) -> None:
 
 
 def _path(desk: ChatState, form: str, name: str) -> Path:
-    """Return the path: a name is placed in the user's folder, a path is used as given."""
+    """Return the path: a bare name is placed in the user's folder, a path is used unchanged."""
     if "/" in name or "\\" in name or name.endswith(f".{form}"):
         path = desk.folder / Path(name).expanduser()
         if path.suffix:
@@ -271,7 +271,7 @@ def _path(desk: ChatState, form: str, name: str) -> Path:
     return user_data_folder(desk.environ) / "exports" / f"{plain[:80]}.{form}"
 
 
-# -- the clipboard ----------------------------
+# -- Clipboard ---------------------------------------------------------------------------------------------------------
 
 
 async def copy(desk: ChatState, _argument: str) -> None:
@@ -296,7 +296,7 @@ async def _copied(text: str, console: Console, environ: Mapping[str, str]) -> st
             if (await output_of(command, text, COPY_SECONDS))[0] == 0:
                 return f"copied {size} with {command[0]}"
         except (TimeoutError, OSError):
-            pass  # the terminal may do it
+            pass  # the terminal may set the clipboard instead
     payload = base64.b64encode(text.encode()).decode()
     if not console.is_terminal or environ.get("TERM") in ("dumb", "unknown"):
         return "not copied: there is no clipboard command, and this is no terminal that could do it"
@@ -310,7 +310,7 @@ async def _copied(text: str, console: Console, environ: Mapping[str, str]) -> st
 
 
 def _clipboard_command(environ: Mapping[str, str]) -> list[str] | None:
-    """The desktop's command; none over SSH: it would copy on the wrong machine."""
+    """Return the desktop's clipboard command; None over SSH, where it would copy on the wrong machine."""
     if environ.get("SSH_CONNECTION"):
         return None
     commands: list[tuple[bool, list[str]]] = [

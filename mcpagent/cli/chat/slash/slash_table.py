@@ -35,7 +35,7 @@ async def show_help(desk: ChatState, argument: str) -> None:
 class Command:
     """A slash command; its help text is the docstring of its function.
 
-    `waits`: it needs the known tools. `asks` is printed if its argument is missing.
+    `waits`: the command needs the known tools. `asks` is printed if its argument is missing.
     """
 
     group: str
@@ -108,7 +108,7 @@ VALUES: Mapping[str, Sequence[str]] = {
     "/export": ("md", "json", "html"),
     "/help": ("all", *(name.removeprefix("/") for name in COMMANDS)),
 }
-"""What may follow a command, for those that take one of a few words."""
+"""Possible arguments of the commands that accept one of a few words."""
 
 ALIASES = {
     "/quit": "/exit",
@@ -123,7 +123,7 @@ ALIASES = {
 
 
 async def run_command(desk: ChatState, line: str) -> None:
-    """Runs one slash command; an unknown one is answered with near names. Raises `Leave`."""
+    """Run one slash command; for an unknown one, print similar names. Raises `Leave`."""
     word, _, argument = (part.strip() for part in line.strip().partition(" "))
     command = COMMANDS.get(command_name(word))
     if command is None:
@@ -141,7 +141,7 @@ async def run_command(desk: ChatState, line: str) -> None:
 
 
 def command_name(word: str) -> str:
-    """The command that the word is another name of, else the word."""
+    """Return the command for an alias; other words are returned unchanged."""
     return ALIASES.get(word, word)
 
 
@@ -154,7 +154,7 @@ def _say_unknown(desk: ChatState, word: str) -> None:
 
 
 def overview(width: int = 80) -> list[Text]:
-    """The commands by group: 80 columns and 24 rows hold them."""
+    """Return the commands by group, in at most 24 rows of 80 columns."""
     lines: list[Text] = []
     for title, names in GROUPS.items():
         row = Text(column(title, 10), "user")
@@ -193,7 +193,7 @@ def everything() -> list[Text]:
 
 
 def _line_of(name: str) -> Text:
-    """`  /undo [N]   what it does`."""
+    """Return `  /undo [N]   what it does`."""
     command = COMMANDS[name]
     shown = f"{name} {command.parameter}".strip()
     return Text.assemble(

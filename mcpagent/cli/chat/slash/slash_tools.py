@@ -183,7 +183,7 @@ async def _add_rule(desk: ChatState, approval: Approval, pattern: str) -> None:
 
 
 def _outcome_of(change: ToolChange, desk: ChatState) -> str:
-    """Return whether the next call of a changed tool is refused or asked about, and why."""
+    """Return whether the next call of a changed tool is refused or needs consent, and why."""
     if change in desk.declined_changes:
         outcome = "you declined it; it is not called until the next start of the chat"
     else:
@@ -191,10 +191,10 @@ def _outcome_of(change: ToolChange, desk: ChatState) -> str:
     return f"{reason_of(change)}; {outcome}"
 
 
-# -- /why: what the searches of this conversation came to --------------------------------------------------------------
+# -- History of one tool -----------------------------------------------------------------------------------------------
 
 RANKED = 50
-"""How far down a search is looked at for a tool that was not shown."""
+"""Maximum rank down to which a search is examined for a tool that was not shown."""
 
 MAX_SEARCHES = 8
 
@@ -202,7 +202,9 @@ MAX_SEARCHES = 8
 async def why_lines(
     agent: Agent, trace: Trace, name: str, rules: Rules | None = None
 ) -> list[Text]:
-    """Return one known tool's history: whether and since when it is offered, its rank in each search, its calls."""
+    """Return the history of one known tool: whether and since when it is offered, its rank in each search, its
+    calls.
+    """
     catalog = agent._runtime.tools
     offered = name in {tool.name for tool in agent.offered_tools()}
     lines = [
@@ -267,7 +269,7 @@ async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
     matches = result.matches
     cut_off = ""
     if result.how == "ranked" and matches:
-        # If words alone decide, a tool counts as found with at least half of the best score.
+        # If only words decide, a tool counts as found with at least half of the best score.
         by_words = all(reason.field != "meaning" for reason in matches[0].reasons)
         if by_words:
             cut_off = f"; cut-off {matches[0].score / 2:.1f}"
@@ -309,7 +311,9 @@ async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
 def unknown_lines(
     agent: Agent, configuration: Configuration, rules: Rules, name: str
 ) -> list[Text]:
-    """Why nothing of that name is known: misspelt, hidden by its server's configuration, or its server is not there."""
+    """Return why no tool of that name is known: misspelt, hidden by its server's configuration, or its server is
+    missing.
+    """
     lines = [Text(unknown_tool(agent, name, LISTED), "warning")]
     for server, key in hiding_lists(configuration.enabled, name):
         where = ""

@@ -27,7 +27,7 @@ from mcpagent.values.messages import Text as Words
 _OURS = (ToolsChanged, ToolsShown)
 MOST_LISTED = 200
 MOST_SHOWN = 20_000
-"""Characters of one part of a message."""
+"""Maximum number of displayed characters of one part of a message."""
 
 
 async def compact(desk: ChatState, argument: str) -> None:
@@ -108,7 +108,7 @@ async def history(desk: ChatState, argument: str) -> None:
 def history_line(
     place: int, message: Message, left_out: OmittedParts, width: int
 ) -> Text:
-    """` 12  call    read_file path=a.txt          summarised`."""
+    """Return ` 12  call    read_file path=a.txt          summarised`."""
     kind, said = _told(message)
     marks = []
     if left_out.has(place):
@@ -153,7 +153,7 @@ def _told(message: Message) -> tuple[str, str]:
 
 
 def _files(message: Message) -> str:
-    """Return the files of a message without text in words."""
+    """Describe the files of a message without text."""
     told = [
         f"({file_kind(part)}: {details_of(part)})"
         for part in message.parts

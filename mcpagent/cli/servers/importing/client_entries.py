@@ -1,4 +1,4 @@
-"""Convert another client's server entry to mcpagent's form, and move its secrets: pure functions."""
+"""Convert another client's server entry to mcpagent's format, and replace its secrets: pure functions."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ _MEANINGLESS = frozenset(
         "timeout",
     }
 )
-"""Keys of other clients without an effect in mcpagent, or with another spelling."""
+"""Keys of other clients that mcpagent ignores, or that it reads separately."""
 
 _TIMEOUT_UNITS = {"claude-code": 0.001, "gemini": 0.001, "goose": 1.0}
-"""The unit of the key `timeout` in seconds, by the client's documentation."""
+"""The length in seconds of the unit of `timeout`, by the client's documentation."""
 
 Inputs = Mapping[str, Mapping[str, Any]]
 
@@ -75,7 +75,7 @@ class NewSecret:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedEntry:
-    """The converted entry, None if it cannot be imported; the differences; the secrets to store for it."""
+    """The converted entry (None if it cannot be imported), the differences, and the secrets to store."""
 
     entry: dict[str, Any] | None
     notes: tuple[str, ...] = ()
@@ -85,9 +85,9 @@ class ConvertedEntry:
 def taken_over(
     client: Client, entry: Any, inputs: Inputs | None = None
 ) -> ConvertedEntry:
-    """Convert an entry. Approvals are never imported: mcpagent asks for them.
+    """Convert an entry. Approvals are never imported: mcpagent asks for its own.
 
-    `inputs` are those that VS Code asks its user for, by ID.
+    `inputs` are the values that VS Code asks its user for, by ID.
     """
     if not isinstance(entry, Mapping):
         return ConvertedEntry(None, ("is no object",))
@@ -145,7 +145,7 @@ def _starts_gateway(entry: Mapping[str, Any]) -> bool:
 
 
 def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
-    """Convert the sign-in of a registered client; a user's sign-in needs no setting."""
+    """Convert the OAuth settings of a registered client; the sign-in of a user needs no setting."""
     given = known.pop("sign_in", None)
     headers = known.get("headers") or {}
     if given in (None, True, False, "", {}, BY_PERSON):
@@ -170,13 +170,13 @@ def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
 
 
 def _usable_sign_in(given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the sign-in under mcpagent's keys; {} if a server's entry may not have it."""
+    """Return the OAuth settings under mcpagent's keys; {} if they are not valid in a server's entry."""
     keys = {
         key: value
         for name, value in given.items()
         if (key := KEY_OF_SIGN_IN.get(folded(str(name)))) is not None
     }
-    # Values of variables are known at their use; this is a text, and an address.
+    # Variables have no values yet; this placeholder is valid as text and as an address.
     tried = _with_texts(
         keys, lambda text: re.sub(r"\$\{[^{}]*\}", "https://host/path", text)
     )
@@ -209,8 +209,8 @@ def taken_by_project(server: str, entry: dict[str, Any]) -> ConvertedEntry:
 def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> ConvertedEntry:
     """Replace secrets by references to keys of this server, `${keyring:server.VARIABLE}`.
 
-    A name with the server's prefix and a dot is never a variable's name, so no other server and no model finds the
-    secret in its environment.
+    The server's prefix and a dot make the name invalid for a variable, so no other server and no model finds the secret
+    in its environment.
     """
     if plain:
         return ConvertedEntry(entry, tuple(literal_warnings(server, entry)))
@@ -227,7 +227,7 @@ def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> Convert
 def _without_literal_secrets(
     entry: Mapping[str, Any], name_of: Callable[[LiteralSecret], str], form: str
 ) -> tuple[dict[str, Any], list[tuple[LiteralSecret, NewSecret]]]:
-    """Return the entry with references for secrets, and the replaced secrets."""
+    """Return the entry with references in place of secrets, and the replaced secrets."""
     moved: list[tuple[LiteralSecret, NewSecret]] = []
     changed = _with_texts(entry, str)
     for found in literal_secrets(entry):
@@ -241,7 +241,7 @@ def _without_literal_secrets(
         secret = text[start:end]
         taken = {new.name: new.value for _, new in moved}
         wanted = name_of(found)
-        # With a number behind it if another secret of this entry has the name.
+        # A number is appended if another secret of this entry already has the name.
         tries = (wanted, *(f"{wanted}_{number}" for number in range(2, len(taken) + 3)))
         name = next(item for item in tries if taken.get(item, secret) == secret)
         holder[found.path[-1]] = found.before + form.format(name) + text[end:]
@@ -250,7 +250,7 @@ def _without_literal_secrets(
 
 
 def moved_workspace(entry: dict[str, Any], inner: PurePath) -> dict[str, Any]:
-    """Return the entry for a file in a higher folder; `inner` is the path from there to the original folder."""
+    """Return the entry for a file in a parent folder; `inner` is the path from that folder to the entry's own."""
     if inner == PurePath():
         return entry
     place = f"${{workspaceFolder}}/{inner.as_posix()}"
@@ -269,14 +269,15 @@ _GOOSE_OWN = frozenset({"builtin", "platform", "frontend", "inline_python"})
 def _prepared(
     client: Client, entry: dict[str, Any], notes: list[str]
 ) -> dict[str, Any]:
-    """Return the entry with what only this client has written in the way that all share."""
+    """Return the entry with this client's special keys converted to those that all clients share."""
     match client:
         case "codex":
             return _of_codex(entry, notes)
         case "goose":
             return _of_goose(entry, notes)
         case "gemini":
-            # `httpUrl` goes before `url`, that before `command`; `url` alone does not determine the transport.
+            # `httpUrl` takes precedence over `url`, and this over `command`; `url` alone does not determine the
+            # transport.
             chosen = next(
                 (key for key in ("httpUrl", "url", "command") if entry.get(key)), ""
             )
@@ -317,7 +318,9 @@ def _of_codex(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 
 
 def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
-    """Return names, given as texts or tables of `name` and `source`; variables of other machines are unavailable."""
+    """Return variable names from texts or tables of `name` and `source`; variables of remote machines are unavailable
+    and noted.
+    """
     names: list[str] = []
     for item in listed if isinstance(listed, list) else ():
         if isinstance(item, Mapping):
@@ -332,7 +335,7 @@ def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
 
 
 def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Convert an entry of goose, whose secrets are in its own keyring, named by `env_keys`."""
+    """Convert an entry of goose, whose secrets are in goose's own keyring and listed in `env_keys`."""
     rest = {
         key: value
         for key, value in entry.items()
@@ -356,7 +359,7 @@ def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         name = match[1] or match[2]
         return given.get(name, f"${{{name}}}" if name in names else match.group())
 
-    # The entry of an address has variables only for its headers.
+    # In an entry with an address, variables apply to the headers only.
     rest["url"] = entry["uri"]
     rest["headers"] = _with_texts(
         _strings(entry.get("headers")), lambda text: _ANY_VARIABLE.sub(filled, text)
@@ -370,10 +373,10 @@ _ANY_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0
 def _take_timeout(
     client: Client, timeout: Any, known: dict[str, Any], notes: list[str]
 ) -> None:
-    """Convert the bare key `timeout` to the seconds of a call."""
+    """Convert the key `timeout` to the timeout of a call in seconds."""
     if not _is_number(timeout):
         return
-    # If the client names no unit: a timeout of 1000 seconds or 999 milliseconds is implausible.
+    # If the client documents no unit: 1000 or more are milliseconds, less are seconds.
     seconds = timeout * _TIMEOUT_UNITS.get(client, 0.001 if timeout >= 1000 else 1.0)
     if 0.1 <= seconds <= 86_400:
         known.setdefault(
@@ -385,7 +388,7 @@ def _take_timeout(
 
 
 def _texts(value: Any) -> Any:
-    """Return numbers and truth values in a list or an object as texts, without null values."""
+    """Return a list or object with its numbers and booleans as texts, without null values."""
 
     def text(item: Any) -> Any:
         if isinstance(item, bool):
@@ -406,7 +409,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _in_workspace(place: str) -> str:
-    """Return a path that starts where the client was started, as one that starts at the project."""
+    """Return a path relative to the client's start folder as one relative to the project."""
     if (
         PurePath(place).is_absolute()
         or place.startswith(("$", "~"))
@@ -451,7 +454,7 @@ def _with_our_variables(
 def _with_texts(
     entry: Mapping[str, Any], change: Callable[[str], str]
 ) -> dict[str, Any]:
-    """A copy with every text in it changed."""
+    """Return a copy of the entry with `change` applied to every text."""
     return {key: with_texts(value, change) for key, value in entry.items()}
 
 

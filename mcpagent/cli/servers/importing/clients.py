@@ -1,6 +1,6 @@
 """Locate and read the server configurations of other MCP clients.
 
-Places and keys as in the clients' own documentation: Claude Desktop (modelcontextprotocol.io, "Connect to local
+Paths and keys follow the clients' own documentation: Claude Desktop (modelcontextprotocol.io, "Connect to local
 servers"), Claude Code and its `~/.claude.json`, Cursor, VS Code ("MCP configuration reference"), Codex ("Model Context
 Protocol" in its configuration), Gemini CLI (`settings.json`), goose (`config.yaml`), Windsurf ("Cascade MCP
 integration"), Zed ("Model Context Protocol").
@@ -28,7 +28,7 @@ from mcpagent.utilities.text.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """A file of a client; `is_project`: it belongs to the project and not to the user."""
+    """A configuration file of a client; `is_project`: it belongs to the project, not to the user."""
 
     client: Client
     path: Path
@@ -63,13 +63,15 @@ _SECTIONS: Mapping[Client, str] = {
     "goose": "extensions",
     "zed": "context_servers",
 }
-"""The key of the servers by client; all other clients use `mcpServers`."""
+"""The key under which a client lists its servers; all other clients use `mcpServers`."""
 
 
 def client_files(
     environ: Mapping[str, str], folder: Path, platform: str = sys.platform
 ) -> list[ClientFile]:
-    """Return the existing files: the user's of each client, then the project's from its top down to `folder`."""
+    """Return the existing files: the user's file of each client, then the project's from the top folder down to
+    `folder`.
+    """
     folders = _folders(environ, platform)
     found = [
         ClientFile(client, path)
@@ -111,7 +113,7 @@ def _folders(environ: Mapping[str, str], platform: str) -> dict[str, Path]:
 def usual_file(
     client: Client, environ: Mapping[str, str], platform: str = sys.platform
 ) -> ClientFile:
-    """Return the user's file of a client, whether it is there or not."""
+    """Return the path of the user's file of a client, which need not exist."""
     folders = _folders(environ, platform)
     own = [
         folders[base] / name
@@ -123,7 +125,7 @@ def usual_file(
 
 
 def section_of(client: Client) -> str:
-    """Return the key that a client's servers are under."""
+    """Return the key under which a client's file lists servers."""
     return _SECTIONS.get(client, "mcpServers")
 
 
@@ -139,7 +141,7 @@ def read_client_file(
 ) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
     """Read the client's servers for a user in `folder`.
 
-    Returns the entries by server name, as the client writes them, and by ID the inputs that VS Code asks its user for.
+    Returns the entries by server name, in the client's format, and by ID the inputs that VS Code asks its user for.
     Raises `ConfigError` for an unreadable file.
     """
     data = _parsed(file.path)
@@ -156,7 +158,7 @@ def read_client_file(
             if isinstance(item, Mapping) and "id" in item
         }
     elif file.client == "gemini":
-        # Lists of names apart from the servers switch some off; in older files these are at the top.
+        # Separate lists of names disable some servers; in older files these lists are at the top level.
         lists = _mapping(data, "mcp")
         excluded = _names(lists, "excluded") | _names(data, "excludeMCPServers")
         allowed = _names(lists, "allowed") | _names(data, "allowMCPServers")
@@ -167,7 +169,7 @@ def read_client_file(
 
 
 def _of_claude_project(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return Claude Code's servers for this project in the user's file ("local" scope); the nearest folder wins."""
+    """Return Claude Code's servers for this project in the user's file (its "local" scope); the nearest folder wins."""
     found: dict[str, Any] = {}
     for above in project_folders(folder):
         project = _mapping(_mapping(data, "projects"), str(above))
@@ -196,7 +198,7 @@ def _names(data: Any, key: str) -> set[str]:
 
 
 MAX_CLIENT_BYTES = 5_000_000
-"""Size limit of a client's file, which may contain much besides its servers."""
+"""Maximum size of a client's file, which may contain much besides its servers."""
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:
@@ -217,7 +219,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
             yaml.YAMLError,
             ValueError,
             RecursionError,
-        ) as error:  # errors of TOML and UTF-8 are ValueErrors
+        ) as error:  # errors of TOML and UTF-8 are ValueErrors, too
             what = str(error).partition("; use sys.")[0]
             raise ConfigError(f"{path}: {safe_line(what, 160)}") from None
     if isinstance(data, Mapping):

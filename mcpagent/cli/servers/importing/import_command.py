@@ -46,7 +46,7 @@ from mcpagent.utilities.text.secrets import REDACTED, without_secrets
 
 @dataclass(slots=True)
 class Imported:
-    """The outcome of an import from one file: `added` servers, those already `there`, remarks, and found secrets."""
+    """The outcome of an import from one file: `added` servers, servers already `there`, notes, and secrets."""
 
     file: ClientFile
     added: list[str] = field(default_factory=list[str])
@@ -57,7 +57,11 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportMode:
-    """How to import: `replaceable` are the names that may be replaced, `plan` converts an entry and its secrets."""
+    """The rules of an import.
+
+    `replaceable` are the names of servers that may be replaced; `plan` converts an entry and its secrets; `kept`
+    returns the stored secret of a name, or None.
+    """
 
     replaceable: frozenset[str]
     plan: Callable[[str, dict[str, Any]], ConvertedEntry]
@@ -75,10 +79,11 @@ def import_servers(
     store: SecretStore | None = None,
     agreed: Callable[[str], bool] = lambda _: True,
 ) -> ExitCode:
-    """Write, or with `dry_run` show, the clients' servers that our file does not have. Exit code 1: none was found.
+    """Write the clients' servers that mcpagent's file does not have; with `dry_run`, only show them. Exit code 1:
+    nothing was found.
 
-    Nothing is written unless `agreed` returns true for the question. Secrets go to the key store, with `plain_secrets`
-    unchanged into the user's file, and never into a project's.
+    Nothing is written unless `agreed` returns True for the question. Secrets go to the key store; with `plain_secrets`
+    they go into the user's file, but never into a project's.
     """
     terminal = open_terminal(options.color)
     store = store or key_store(options.environ)
@@ -140,7 +145,9 @@ def clients_named(words: Sequence[str]) -> list[Client]:
 
 
 def files_to_read(options: Options, scope: WriteScope) -> list[ClientFile]:
-    """Return the files: only the user's for the user's file, so no project's server enters it unseen; else all."""
+    """Return the files to import from: for the user's file only the user's, so that no project's server enters it
+    unnoticed; otherwise all.
+    """
     found = client_files(options.environ, options.folder)
     return [file for file in found if scope == "project" or not file.is_project]
 
@@ -166,12 +173,12 @@ def servers_elsewhere(options: Options) -> dict[Client, int]:
 def with_imported(
     options: Options, file: ServerFile, files: Sequence[ClientFile], manner: ImportMode
 ) -> tuple[ServerFile, list[Imported]]:
-    """Return the file with the servers of all others, and what came of each of these."""
+    """Return the file with the servers of all `files`, and the outcome of each file."""
     outcomes: list[Imported] = []
     for source in files:
         outcome = Imported(source)
         outcomes.append(outcome)
-        # From the project of the file that is written to that of the one that is read, if both are of one project.
+        # The path from the project of the written file to that of the read file, if one contains the other.
         above, below = file.path.absolute().parent, source.path.absolute().parent.parent
         is_one = file.is_project and source.is_project and below.is_relative_to(above)
         inner = below.relative_to(above) if is_one else PurePath()
@@ -199,7 +206,7 @@ def _with_one(
     outcome: Imported,
     manner: ImportMode,
 ) -> ServerFile:
-    """Return the file with this server too, if it is a new one."""
+    """Return the file with this server added, if its name is new or replaceable."""
     assert taken.entry is not None
     shown, there = safe_line(name, 64), file.entries.get(name)
     plan = manner.plan(name, taken.entry)
@@ -236,7 +243,7 @@ def _with_one(
 def diff_without_secrets(
     before: ServerFile, after: ServerFile, label: str, secrets: Sequence[str]
 ) -> str:
-    """A unified diff without secrets; empty if nothing changes."""
+    """Return a unified diff without secrets; "" if nothing changes."""
     values = sorted(
         {*secrets, *_secret_values(before), *_secret_values(after)},
         key=len,

@@ -34,9 +34,9 @@ _WRITERS: Mapping[str, Callable[[Transcript], str]] = {
 def exported(session: LoadedSession, form: str, *, now: float | None = None) -> str:
     """Return the conversation as the text of a file: a stored one (`store.read(id)`), or a `Session.snapshot()`.
 
-    Secrets that mcpagent knows, those of the environment, and the shapes of issuers' keys are replaced. `now` is in
-    seconds since 1970. Raises `InputError` for another form than "md", "json" or "html", and for values that no version
-    of mcpagent wrote.
+    Secrets that mcpagent knows, those of the environment, and text in the format of issuers' keys are replaced. `now`
+    is in seconds since 1970. Raises `InputError` if the form is not "md", "json" or "html", and for values that no
+    version of mcpagent wrote.
     """
     if form not in _WRITERS:
         raise InputError(
@@ -46,6 +46,6 @@ def exported(session: LoadedSession, form: str, *, now: float | None = None) -> 
 
 
 def transcript_of(session: LoadedSession, *, now: float | None = None) -> Transcript:
-    """Return the conversation that the exports contain; its arguments are those of `exported`."""
+    """Return the conversation that the exports contain, with the arguments of `exported`."""
     hide_environment(os.environ)
     return Transcript.of(session, time.time() if now is None else now)

@@ -1,4 +1,4 @@
-"""A conversation as JSON that a program can read: `load_messages` and `agent.session` accept `messages`.
+"""A conversation as JSON for programs: `load_messages` and `agent.session` accept its `messages`.
 
 docs/session-stores.md documents the fields. Later versions may add fields; an incompatible change gets a new version
 number.
@@ -18,7 +18,7 @@ SCHEMA = "mcpagent.session/1"
 
 
 def as_json(transcript: Transcript) -> str:
-    """Return the document as JSON in ASCII, so that it cannot control a terminal."""
+    """Return the document as JSON in ASCII, so that no character in it can control a terminal."""
     session, info = transcript.session, transcript.session.info
     document = {
         "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""Write a conversation as Markdown for pagers and forges; third-party text stays in quotes and code."""
+"""Write a conversation as Markdown for pagers and code hosts; third-party text stays in quotes and code blocks."""
 
 from __future__ import annotations
 
@@ -37,17 +37,20 @@ from mcpagent.values.messages import (
 
 MAX_WORDS = 400_000
 MAX_RESULT = 10_000
-"""Characters of a text, and of arguments or a result; the JSON export has them in full."""
+"""Maximum length of a text, of arguments and of a result; the JSON export has them in full."""
 
 MAX_NAMES = 200
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&#|~!])")
 _LEAVES_A_QUOTE = re.compile(r"[<&]|!\[|\]:|\]\(\s*(?!https?://)")
-"""Markup, pictures, definitions with a global effect, and links to anything but a page."""
+"""Matches markup, images, link definitions (which apply to the whole file), and links to anything but a web page."""
 
 
 def as_markdown(transcript: Transcript) -> str:
-    """Questions and answers as quotes, with their own Markdown if it is harmless; calls and results as code."""
+    """Return the conversation as Markdown: prompts and answers as quotes, calls and results as code.
+
+    Markdown in an answer stays if it is harmless.
+    """
     room = ExportBudget()
     lines = [f"# {_plain(transcript.title)}", ""]
     lines += [
@@ -195,7 +198,7 @@ def _more(left: int) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return the text as a block quote, line by line; as a code block if Markdown in it could leave the quote."""
+    """Return the text as a block quote; as a code block if Markdown in it could end the quote."""
     if _LEAVES_A_QUOTE.search(text):
         return fenced(text, language="markdown")
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
@@ -206,7 +209,7 @@ def _plain(line: str) -> str:
 
 
 def _code(name: str) -> str:
-    """Return a name verbatim, without effect as markup, link or picture."""
+    """Return a name as inline code, so that it has no effect as markup, link or image."""
     return f"`{name.replace('`', ' ') or '(no name)'}`"
 
 

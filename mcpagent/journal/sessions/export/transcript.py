@@ -1,4 +1,4 @@
-"""Content of an exported conversation: questions, the steps that answered each, and the cost of every step."""
+"""The content of an exported conversation: prompts, the steps that answered each, and the cost of every step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from mcpagent.values.messages import (
 _T = TypeVar("_T")
 
 Outcome: TypeAlias = Literal["done", "failed", "denied", "unknown", "waiting"]
-"""The outcome of a call, for styling; the adjacent text has the details."""
+"""The outcome of a call, for styling; the text next to it has the details."""
 
 _WORDS: Mapping[ToolErrorKind, str] = {
     "unknown_tool": "unknown tool",
@@ -69,15 +69,17 @@ _NEWS = (
     "You made the same call again",
     "You have used all ",
 )
-"""Prefixes of mcpagent's notices to the model about tools and calls, for histories without a recorded change."""
+"""Beginnings of mcpagent's notes to the model about tools and calls, for histories that do not record the change
+itself.
+"""
 
 
 BY_PROVIDER = "run by the provider"
-"""Prefix of the state of a call that the model's provider ran."""
+"""Beginning of the state text of a call that the model's provider ran."""
 
 
 class State(NamedTuple):
-    """The outcome of a call, and the words for it; "" if it simply returned a result."""
+    """The outcome of a call, and a text about it; "" if the call simply returned a result."""
 
     outcome: Outcome
     words: str = ""
@@ -85,7 +87,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CalledTool:
-    """A call with its result, if it has one, and with the changes of tools that it brought."""
+    """A call with its result (None while it is missing), and with the tool changes that it caused."""
 
     call: ToolCall
     result: ToolResult | None
@@ -95,7 +97,7 @@ class CalledTool:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """The tools that an answer could call, if they differ from those of the previous answer."""
+    """The tools that an answer could call, recorded if they differ from those of the previous answer."""
 
     names: tuple[str, ...]
     added: tuple[str, ...]
@@ -104,7 +106,7 @@ class OfferedTools:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer of the model: a step. `step` is None in histories that were made elsewhere."""
+    """A step: an answer of the model. `step` is None in imported histories."""
 
     number: int
     model: str
@@ -114,30 +116,30 @@ class Answered:
 
     @property
     def has_calls(self) -> bool:
-        """True if the answer contains calls, so it is not the last one."""
+        """Return whether the answer has calls, so that it is not the final one."""
         return any(isinstance(part, CalledTool) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeToModel:
-    """A message to the model from mcpagent, not from a person."""
+    """A message to the model by mcpagent, not by a person."""
 
     parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A question and what followed; number 0 has no question: it precedes the first one."""
+    """A prompt and its steps. Turn 0 has no prompt: it precedes the first one."""
 
     number: int
     question: tuple[Part, ...] = ()
     entries: tuple[Answered | NoticeToModel, ...] = ()
     run: str = ""
-    """The ID of the last run that answered it."""
+    """The ID of the last run for this prompt."""
 
     @property
     def title(self) -> str:
-        """The beginning of the question, in one printable line."""
+        """The beginning of the prompt, in one printable line."""
         words = " ".join(
             part.text[:1_000] for part in self.question if isinstance(part, Text)
         )
@@ -146,7 +148,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A conversation without secrets. `at` is the time of the export, `ending` describes pending work."""
+    """A conversation without secrets. `at` is the time of the export, `ending` a text about pending work.
+
+    `standing` is the session's state without its messages; `ends` has the ends of runs by ID.
+    """
 
     session: LoadedSession
     standing: SavedState
@@ -157,7 +162,7 @@ class Transcript:
 
     @classmethod
     def of(cls, session: LoadedSession, now: float) -> Transcript:
-        """Build the transcript. Raises `InputError` for values that no version of mcpagent wrote."""
+        """Create the transcript of a session. Raises `InputError` for values that no version of mcpagent wrote."""
         try:
             standing = SavedState.from_json(session.values)
             progress = {
@@ -194,12 +199,12 @@ class Transcript:
 
     @property
     def questions(self) -> list[Turn]:
-        """The turns that have a question."""
+        """The turns that have a prompt."""
         return [turn for turn in self.turns if turn.number]
 
     @property
     def answers(self) -> Iterator[Answered]:
-        """All steps, in order."""
+        """All answers of the model, in order."""
         return (
             entry
             for turn in self.turns
@@ -219,7 +224,7 @@ class Transcript:
 
     @property
     def spent(self) -> Spent:
-        """The cost of all runs, rewound ones included; for a history from elsewhere, the sum of its steps."""
+        """The usage of all runs, including rewound ones; for an imported history, the sum of its steps."""
         run, steps = self.standing.run, self.session.steps
         spent = self.standing.spent + (run.spent if run is not None else Spent())
         if spent.usage.requests or not steps:
@@ -229,7 +234,7 @@ class Transcript:
         return Spent(usage, sum(step.dollars or 0.0 for step in steps), known)
 
     def facts(self) -> dict[str, str]:
-        """Return time, folder, model and cost, as texts by name; unknown facts are omitted."""
+        """Return time, folder, model and cost as texts by name; unknown ones are omitted."""
         info, calls = self.session.info, self.calls
         models = dict.fromkeys(answer.model for answer in self.answers if answer.model)
         wrong = sum(
@@ -268,14 +273,14 @@ class Transcript:
 
 
 def moment(seconds: float) -> str:
-    """Return a time for people, in UTC; "" if it is missing."""
+    """Return a time in UTC as text; "" if it is missing."""
     if seconds > 0:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
     return ""
 
 
 def figures(usage: Usage) -> str:
-    """Tokens, as the provider counted them."""
+    """Return the token counts as text."""
     cached = ""
     if usage.cache_read_tokens:
         cached = f" ({usage.cache_read_tokens:,} cached)"
@@ -283,7 +288,7 @@ def figures(usage: Usage) -> str:
 
 
 def money_of(dollars: float, *, known: bool) -> str:
-    """Return US dollars with four decimals."""
+    """Return US dollars with four decimals; if some prices are unknown, the text states it."""
     if known:
         return f"${dollars:,.4f}"
     if dollars:
@@ -292,7 +297,7 @@ def money_of(dollars: float, *, known: bool) -> str:
 
 
 def step_figures(step: Step) -> list[str]:
-    """Return the tokens, cost and seconds of an answer as words."""
+    """Return the tokens, cost and seconds of an answer as texts."""
     if step.dollars is None:
         cost = "cost not known"
     else:
@@ -306,7 +311,7 @@ def _turns(
     steps = {step.place: step for step in session.steps}
     pending = {
         call.call_id.rpartition(INNER)[0]: call.kind for call in standing.pending
-    }  # the state of the program's call
+    }  # its state is that of the program's call
     pending |= {call.call_id: call.kind for call in standing.pending}
     number, question, entries = 0, tuple[Part, ...](), list[Answered | NoticeToModel]()
     answers, before, run = 0, tuple[str, ...](), ""
@@ -390,7 +395,7 @@ def _called_there(ran: ProviderResult) -> CalledTool:
 
 
 def compacted_words(part: Compacted) -> str:
-    """Describe which earlier messages the model receives from here on."""
+    """Return a text about which earlier messages the model receives from here on."""
     parts = [
         "the messages before these were summarised"
         if part.summary
@@ -405,7 +410,9 @@ def compacted_words(part: Compacted) -> str:
 
 
 def is_news(messages: Sequence[Message], place: int) -> bool:
-    """Return whether mcpagent wrote the message: after results or before a prompt, in a known text."""
+    """Return whether mcpagent wrote this message: it follows results or precedes a prompt, and begins with a known
+    text.
+    """
     message, before, after = (
         messages[place],
         messages[max(place - 1, 0)],
@@ -498,11 +505,11 @@ def _state(
 _NOT_RUN = State("waiting", "not run yet")
 
 _FIXED = frozenset({"type", "role", "error", "protocol", "kind", "media_type"})
-"""Fields whose values are fixed words of mcpagent."""
+"""Fields whose values are fixed words of mcpagent, which need no redaction."""
 
 
 def _hidden(value: _T) -> _T:
-    """Return the value with every text redacted, also keys of JSON data; images stay unchanged."""
+    """Return the value with every text in it redacted, including keys of JSON data; images stay unchanged."""
     clean: Any = value
     match value:
         case str():
@@ -534,17 +541,19 @@ def _hidden(value: _T) -> _T:
 
 @dataclass(slots=True)
 class ExportBudget:
-    """The characters of third-party text that an export still accepts, so that every exported file can be opened."""
+    """The remaining characters and images of third parties that an export accepts, so that every exported file can be
+    opened.
+    """
 
     left: int = 20_000_000
     images_left: int = 60_000_000
     markdown_left: int = 1_000_000
-    """Characters of answers to parse as Markdown, which takes half a minute for that many in the worst case."""
+    """The remaining characters of answers that are parsed as Markdown; so many take half a minute in the worst case."""
 
     def cut(self, text: str, shown: int, folded: int = 0) -> tuple[str, str, int]:
-        """Return the visible part, the folded part, and the number of characters left out.
+        """Return the visible part of a text, its folded part, and the number of omitted characters.
 
-        The visible part ends with a line if the end of a line is near.
+        The visible part ends at the end of a line if one is near.
         """
         shown = min(shown, self.left)
         line_end = 0

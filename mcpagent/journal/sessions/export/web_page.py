@@ -1,7 +1,7 @@
 """Write a conversation as one HTML page: no script, no external resource, and no third-party markup.
 
-Every text passes `_el`, which removes invisible characters and escapes the rest. Only its own output, and the HTML that
-`_rendered` generates from an answer's Markdown, stays unchanged.
+Every text passes `_el`, which makes invisible characters visible and escapes the rest. Only its own output, and the
+HTML that `_rendered` creates from an answer's Markdown, stays unchanged.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 
 MAX_WORDS, MAX_FOLDED_WORDS = 50_000, 400_000
 MAX_RESULT, MAX_FOLDED_RESULT = 2_000, 100_000
-"""Characters that are visible, and that are folded below; the JSON export has them in full."""
+"""Maximum number of visible characters, and of folded ones below; the JSON export has all."""
 
 MAX_NAMES_SHOWN = 8
 
 
 class _Html(str):
-    """mcpagent's own markup; all texts in it are escaped."""
+    """HTML written by mcpagent, with all texts in it escaped."""
 
     __slots__ = ()
 
@@ -68,7 +68,9 @@ _Child: TypeAlias = str | _Html | None
 
 
 def as_html(transcript: Transcript) -> str:
-    """Return the page. Calls, results, reasoning and tool lists are folded; it follows the light or dark setting."""
+    """Return the HTML page. Calls, results, reasoning and tool lists are folded; colours follow the reader's light or
+    dark setting.
+    """
     style = Path(__file__).with_name("web_page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -299,7 +301,7 @@ def _file(part: FilePart, room: ExportBudget) -> _Html:
 
 
 def _image(image: Image, room: ExportBudget) -> _Html:
-    """Return the picture, if its bytes are of a type that can contain only a picture."""
+    """Return an image as HTML, if its bytes are of a type that contains only an image."""
     try:
         data = base64.b64decode(image.data, validate=False)
     except (binascii.Error, ValueError):
@@ -346,7 +348,7 @@ def _characters(text: str) -> str:
 
 
 def _words(text: str, room: ExportBudget) -> _Html:
-    """Return the text verbatim, line by line."""
+    """Return the text verbatim as HTML."""
     return _Html(
         "".join(_cut(text.strip("\n"), room, MAX_WORDS, MAX_FOLDED_WORDS, cls="words"))
     )
@@ -360,7 +362,7 @@ def _cut(
     *,
     cls: str = "",
 ) -> list[_Html]:
-    """Return the beginning of a text, a folded rest, and the number of omitted characters."""
+    """Return the beginning of a text, a folded continuation, and the number of omitted characters, as HTML."""
     first, rest, left = room.cut(text, shown, folded)
     found = [_el("pre", first, cls=cls, dir="auto")]
     if rest:
@@ -390,7 +392,7 @@ def _folded(
 
 
 def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
-    """Return an element; text other than the page's own markup is escaped, and invisible characters are shown."""
+    """Return an HTML element. Text that is not `_Html` is escaped, with invisible characters made visible."""
     named = {**({"class": cls} if cls else {}), **attributes}
     inside = "".join(f' {name}="{html.escape(value)}"' for name, value in named.items())
     text = "".join(
@@ -398,17 +400,19 @@ def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
         for child in children
         if child is not None
     )
-    # A line break at the beginning of <pre> is no part of it.
+    # A line break directly after <pre> is ignored, so one is added.
     return _Html(
         f"<{tag}{inside}>{chr(10) if tag == 'pre' and text[:1] == chr(10) else ''}{text}</{tag}>"
     )
 
 
-# -- the Markdown of an answer ---------------------------------------------------------------------------------------
+# -- The Markdown of an answer -----------------------------------------------------------------------------------------
 
 
 def _takes(room: ExportBudget, text: str) -> bool:
-    """Reserve space for the text. False if there is no space, or the text takes too long to parse as Markdown."""
+    """Reserve space for the text; return False if there is too little, or parsing the text as Markdown would take too
+    long.
+    """
     if len(text) > min(MAX_WORDS, room.left, room.markdown_left):
         return False
     room.left -= len(text)
@@ -417,7 +421,9 @@ def _takes(room: ExportBudget, text: str) -> bool:
 
 
 def _rendered(text: str) -> _Html:
-    """Headings, lists, tables, code and links to pages; markup and pictures in it are text."""
+    """Return an answer's Markdown as HTML: headings, lists, tables, code and links to pages; HTML and images in it
+    become text.
+    """
     reader = _reader()
     tokens = reader.parse(safe_text(text))
     hide_in_markdown(tokens)
@@ -445,7 +451,7 @@ def _reader() -> MarkdownIt:
 
 
 def _harmless(token: Token) -> None:
-    """Remove all attributes except the address of a link, and lower the level of headings below that of the page."""
+    """Remove all attributes except the address of a link, and lower the level of headings below those of the page."""
     href = str(token.attrs.get("href", ""))
     start = token.attrs.get("start")
     token.attrs, token.info, token.meta = {}, "", {}
