@@ -339,9 +339,9 @@ class RunContext(Generic[Deps]):
     A tool function receives it as its first parameter, annotated `RunContext` or `RunContext[YourDeps]`. The model
     never sees that parameter. `deps` are the values passed to `Agent.session(deps=...)` or `ask(deps=...)`;
     `tool_context` is the state that the tools share. `thread_id` names the session, `run_id` the answer to one prompt;
-    `run_id` is "" while an agent starts. `call_id` and `tool_name` name this call; `approved` is True if a person
-    or `ApprovalPolicy(decide=...)` approved it. `prompt` is the text of the question. `emit` reports an event to the listeners of the run. `exits`
-    closes what you enter into it when the run ends, also if the run is cancelled.
+    `run_id` is "" while an agent starts. `call_id` and `tool_name` name this call; `approved` is True if a person or
+    `ApprovalPolicy(decide=...)` approved it. `prompt` is the text of the question. `emit` reports an event to the
+    listeners of the run. `exits` closes what you enter into it when the run ends, also if the run is cancelled.
     """
 
     deps: Deps
