@@ -58,7 +58,7 @@ class Agent(Runnable[Deps]):
 
     Args:
         model: `provider:name`, any object with `Model.respond`, or a list of these, whose next one answers if one
-            cannot. None: the first provider whose key is set.
+            cannot. None: the first of Anthropic, OpenAI, Gemini and OpenRouter whose key is set.
         tools: Functions, tools, toolsets, `McpServer` values, lists of functions, and tools that the model's provider
             runs, such as `WebSearch()`.
         mcp_config: A file, a dict of the same shape, `ServerConfig` values, or the result of `load_servers`.

@@ -135,7 +135,7 @@ def mcp_add(
         bool, typer.Option("--replace", help="Replace the server of that name.")
     ] = False,
 ) -> int:
-    """Add a server and start it once: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
+    """Add a server, and start a local one once: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
     from mcpagent.cli.servers.server_commands import try_added
     from mcpagent.cli.servers.server_editing import NewServer, add_server
 

@@ -346,9 +346,9 @@ class RunContext(Generic[Deps]):
     A tool function receives it as its first parameter, annotated `RunContext` or `RunContext[YourDeps]`. The model
     never sees that parameter. `deps` are the values passed to `Agent.session(deps=...)` or `ask(deps=...)`;
     `tool_context` is the state that tools share. `thread_id` is the ID of the session, `run_id` that of the run, ""
-    while an agent starts. `call_id` and `tool_name` identify this call; `approved` is True if a person approved it.
-    `prompt` is the text of the prompt. `emit` reports an event to the listeners of the run. What you enter into `exits`
-    is closed when the run ends, even if it is cancelled.
+    while an agent starts. `call_id` and `tool_name` identify this call; `approved` is True if a person or
+    `ApprovalPolicy(decide=...)` approved it. `prompt` is the text of the prompt. `emit` reports an event to the
+    listeners of the run. What you enter into `exits` is closed when the run ends, even if it is cancelled.
     """
 
     deps: Deps

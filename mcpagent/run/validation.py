@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.utilities.json_schema.parts import properties_of, referred, required_of
 from mcpagent.utilities.json_schema.schema_form import UncheckedError
-from mcpagent.utilities.python.worker_threads import is_large
+from mcpagent.utilities.python.worker_threads import beside_loop, is_large
 from mcpagent.utilities.text.for_model import line_for_model
 from mcpagent.values.messages import Text, nests_deeper
 
@@ -68,35 +69,49 @@ async def fitted(
 ) -> tuple[dict[str, Any], Verdict]:
     """Return the arguments to run a tool with, and whether they match its schema.
 
-    Models write null for optional arguments. If the arguments are valid only without such a null, it is removed.
+    Models write null for optional arguments. If the arguments are valid only without such nulls, these are removed:
+    first only those that the schema does not accept, because an accepted null is a value.
     """
     found = await verdict_beside(schema, arguments)
     if not found.problem:
         return arguments, found
-    is_much = not _is_small(arguments)
-    if is_much:
-        fewer = await asyncio.to_thread(without_nulls, schema, arguments)
-    else:
-        fewer = without_nulls(schema, arguments)
-    if fewer != arguments:
+    is_much, tried = not _is_small(arguments), arguments
+    for removes_accepted in (False, True):
+        fewer = await beside_loop(
+            partial(
+                without_nulls, schema, arguments, removes_accepted=removes_accepted
+            ),
+            is_much=is_much,
+        )
+        if fewer == tried:
+            continue
+        tried = fewer
         again = await verdict_beside(schema, fewer)
         if not again.problem:
             return fewer, again
     return arguments, found
 
 
-def without_nulls(schema: Any, value: Any) -> Any:
-    """Return the value without nulls in properties that the schema does not require."""
-    return _without_nulls(schema, [schema], value, 0)
+def without_nulls(schema: Any, value: Any, *, removes_accepted: bool = True) -> Any:
+    """Return the value without nulls in properties that its schema does not require.
+
+    Without `removes_accepted`, a null stays where the schema of the property names null or any value.
+    """
+    return _without_nulls(schema, [schema], value, 0, removes_accepted)
 
 
-def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any:
+def _without_nulls(
+    root: Any, schemas: list[Any], value: Any, depth: int, removes_accepted: bool
+) -> Any:
     if not isinstance(value, dict | list) or depth > MAX_DEPTH:
         return value
     branches = _branches(root, schemas)
     if isinstance(value, list):
         items = [branch["items"] for branch in branches if "items" in branch]
-        return [_without_nulls(root, items, item, depth + 1) for item in value]
+        return [
+            _without_nulls(root, items, item, depth + 1, removes_accepted)
+            for item in value
+        ]
     required = [
         set(required_of(branch))
         for branch in branches
@@ -106,13 +121,39 @@ def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any
     for branch in branches:
         for name, rule in properties_of(branch).items():
             known.setdefault(name, []).append(rule)
+
+    def stays(name: str) -> bool:
+        if name not in known or all(name in names for names in required):
+            return True
+        return not removes_accepted and _accepts_null(root, known[name])
+
     return {
-        name: _without_nulls(root, known.get(name, []), item, depth + 1)
+        name: _without_nulls(
+            root, known.get(name, []), item, depth + 1, removes_accepted
+        )
         for name, item in value.items()
-        if item is not None
-        or name not in known
-        or all(name in names for names in required)
+        if item is not None or stays(name)
     }
+
+
+def _accepts_null(root: Any, rules: list[Any]) -> bool:
+    """Return whether one of the schemas names null, or no type at all."""
+    return True in rules or any(map(_names_null, _branches(root, rules)))
+
+
+def _names_null(schema: dict[str, Any]) -> bool:
+    kinds, values = schema.get("type"), schema.get("enum")
+    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
+        return True
+    if isinstance(values, list) and None in values:
+        return True
+    if "const" in schema:
+        return schema["const"] is None
+    return not schema.keys() & _RESTRICTING
+
+
+_RESTRICTING = frozenset({"type", "enum", "const", "$ref", "allOf", "anyOf", "oneOf"})
+"""Keywords that may exclude null; a schema without them accepts it."""
 
 
 def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:

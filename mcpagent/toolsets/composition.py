@@ -395,9 +395,12 @@ def prepared(source: ToolSource, prepare: Prepare) -> CombinedSources:
         return changed
 
     async def change(tools: list[Tool]) -> list[Tool]:
-        definitions = await awaited(
-            prepare(run_context(), [tool.definition for tool in tools])
-        )
+        given = [tool.definition for tool in tools]
+        try:
+            definitions = await awaited(prepare(run_context(), given))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {safe_line(str(error))}"
+            raise ConfigError(f"prepared: the function raised {reason}") from error
         expect_kind(
             "prepared: what the function gave", definitions, Iterable[ToolDefinition]
         )

@@ -11,6 +11,7 @@ import json
 import math
 import re
 import sys
+from collections import deque
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
@@ -239,7 +240,7 @@ def _plain_holder(value: Any, images: list[_Shown]) -> Any:
         return {
             name: _plain(item, images) for name, item in zip(names, value, strict=True)
         }
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | deque):
         return [_plain(item, images) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((_plain(item, images) for item in value), key=_written)
@@ -261,7 +262,25 @@ def _plain_holder(value: Any, images: list[_Shown]) -> Any:
             return [_plain(item, images) for item in _items(other)]
         return _ADDRESS.sub("", str(other))
 
-    return _plain(to_jsonable_python(value, fallback=unknown), images)
+    data = to_jsonable_python(value, fallback=unknown)
+    serializer = getattr(value, "__pydantic_serializer__", None)
+    if serializer is not None and not isinstance(value, type):
+        data = _with_sorted_sets(data, serializer.to_python(value))
+    return _plain(data, images)
+
+
+def _with_sorted_sets(data: Any, original: Any) -> Any:
+    """Sort the lists that pydantic made of sets, whose order differs between processes. `original` has the sets."""
+    if isinstance(original, set | frozenset) and isinstance(data, list):
+        return sorted(data, key=_written)
+    is_list = isinstance(data, list) and isinstance(original, list | tuple)
+    if is_list and len(data) == len(original):
+        return [*map(_with_sorted_sets, data, original)]
+    is_object = isinstance(data, dict) and isinstance(original, dict)
+    if is_object and len(data) == len(original):
+        items = map(_with_sorted_sets, data.values(), original.values())
+        return dict(zip(data, items, strict=True))
+    return data
 
 
 def _key(key: object) -> str:

@@ -466,7 +466,9 @@ def guarded(
                     f"gave a coroutine on {kind}",
                     "nothing awaits it; write def, and start a task in it",
                 )
-        except Exception:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # also the CancelledError of a future that the listener reads: nothing is awaited here
             logger.exception("event listener %s raised on %s", name(), kind)
         seconds = clock() - started
         if seconds >= _SLOW_SECONDS:

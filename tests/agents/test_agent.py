@@ -333,10 +333,14 @@ async def test_an_answer_that_was_cut_says_so() -> None:
     assert events[-1].stop == "truncated"
 
 
-async def test_a_listener_that_raises_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@each_row("error", [RuntimeError("listener is broken"), asyncio.CancelledError("of a future that it reads")])
+async def test_a_listener_that_raises_is_logged_and_breaks_nothing(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     def listener(event: Event) -> None:
-        raise RuntimeError("listener is broken")
+        raise error
 
+    caplog.clear()
     model = ScriptedModel([call("read_file", path="a"), "ok"])
     with caplog.at_level(logging.ERROR, "mcpagent"):
         async with Agent(model, on_event=listener, tools=[CountedTools("read_file")]) as agent:

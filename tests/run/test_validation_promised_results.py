@@ -160,7 +160,12 @@ SCHEMA: dict[str, Any] = {
         "nullable": {"type": ["string", "null"]},
         "filter": {"type": "object", "properties": {"owner": {"type": "string"}}},
         "rows": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
+        "unit": {"enum": ["m", None]},
+        "due": {"anyOf": [{"$ref": "#/$defs/Day"}, {"type": "null"}]},
+        "label": {"allOf": [{"type": ["string", "null"]}, {"type": "string"}]},
+        "anything": {"description": "Any value."},
     },
+    "$defs": {"Day": {"type": "string"}},
     "required": ["needed"],
     "additionalProperties": False,
 }
@@ -173,6 +178,12 @@ SCHEMA: dict[str, Any] = {
         ({"needed": "x", "filter": {"owner": None}}, {"needed": "x", "filter": {}}),
         ({"needed": "x", "rows": [{"a": None}, {"a": "b"}]}, {"needed": "x", "rows": [{}, {"a": "b"}]}),
         ({"needed": "x", "nullable": None}, {"needed": "x", "nullable": None}),
+        ({"needed": "x", "limit": None, "nullable": None}, {"needed": "x", "nullable": None}),
+        (
+            {"needed": "x", "limit": None, "unit": None, "due": None, "anything": None},
+            {"needed": "x", "unit": None, "due": None, "anything": None},
+        ),
+        ({"needed": "x", "nullable": None, "label": None}, {"needed": "x"}),
     ],
 )
 async def test_null_for_what_may_be_left_out_is_left_out(given: dict[str, Any], sent: dict[str, Any]) -> None:

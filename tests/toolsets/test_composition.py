@@ -329,6 +329,12 @@ async def test_a_dynamic_toolset_per_step_and_a_factory_that_raises() -> None:
     with pytest.raises(ConfigError, match=r"dynamic\(broken\): the factory raised KeyError: 'user'"):
         await asked(tools=[dynamic(broken)])
 
+    def unprepared(context: RunContext[Any], definitions: list[ToolDefinition]) -> list[ToolDefinition]:
+        raise KeyError("user")
+
+    with pytest.raises(ConfigError, match=r"prepared: the function raised KeyError: 'user'"):
+        await asked(tools=[prepared([add], unprepared)])
+
 
 async def test_new_deferred_tools_are_announced_and_can_be_found() -> None:
     def later(context: RunContext[Any]) -> list[Any]:

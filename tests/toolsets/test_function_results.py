@@ -156,8 +156,13 @@ def test_what_holds_itself_is_said_in_one_line() -> None:
 
 def test_the_same_set_is_the_same_text_in_every_process() -> None:
     code = (
+        "import collections, pydantic\n"
         "from mcpagent.toolsets.function_results import tool_output\n"
-        "print(tool_output({'k': {'alpha', 'beta', 'gamma', 'delta'}, 'o': object()}).content[0].text)"
+        "some = {'alpha', 'beta', 'gamma', 'delta'}\n"
+        "Row = pydantic.create_model('Row', tags=(set[str], ...))\n"
+        "Table = pydantic.create_model('Table', rows=(list[Row], ...), by=(dict[str, frozenset[str]], ...))\n"
+        "table = Table(rows=[Row(tags=some)], by={'x': some})\n"
+        "print(tool_output({'k': some, 'o': object(), 'q': collections.deque([some]), 't': table}).content[0].text)"
     )
     texts = {
         subprocess.run(
@@ -169,7 +174,9 @@ def test_the_same_set_is_the_same_text_in_every_process() -> None:
         ).stdout
         for seed in (1, 2)
     }
-    assert texts == {'{"k":["alpha","beta","delta","gamma"],"o":"<object object>"}\n'}
+    some = '["alpha","beta","delta","gamma"]'
+    table = f'{{"rows":[{{"tags":{some}}}],"by":{{"x":{some}}}}}'
+    assert texts == {f'{{"k":{some},"o":"<object object>","q":[{some}],"t":{table}}}\n'}
 
 
 JSON_LIKE = st.recursive(

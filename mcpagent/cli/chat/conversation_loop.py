@@ -188,6 +188,7 @@ class Chat:
             status=self._status,
             completer=completer,
             unfold=self._unfold,
+            stores_history=options.sessions,
         )
         self._own_status: StatusCommand | None = None
         if options.status_line.strip():

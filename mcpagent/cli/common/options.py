@@ -107,7 +107,7 @@ class Options:
         "-m",
         metavar="NAME",
         help="provider:model, such as anthropic:claude-sonnet-5-5, openai:gpt-5.5, ollama:qwen3; or offline. "
-        "Default: the first provider whose key is set, else offline.",
+        "Default: the first of Anthropic, OpenAI, Gemini, OpenRouter with a key, else offline.",
     )
     thinking: str | None = _option(
         None,

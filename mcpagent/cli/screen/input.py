@@ -92,7 +92,7 @@ class InputLine:
     """Reads the user's input.
 
     `status` returns the text below the line, `completer` the completions for Tab; `unfold` handles Ctrl+T. `shown` is
-    set once the line is on the screen.
+    set once the line is on the screen. Without `stores_history`, typed questions stay in memory.
     """
 
     def __init__(
@@ -103,9 +103,12 @@ class InputLine:
         status: Callable[[], str],
         completer: Completer,
         unfold: Callable[[], None],
+        stores_history: bool = True,
     ) -> None:
         self.shown = asyncio.Event()
-        path = history_file(environ)
+        path = None
+        if stores_history:
+            path = history_file(environ)
         self._terminal, self._has_warned = terminal, False
         self._pastes = Pastes()
         self._history: History = InMemoryHistory()

@@ -198,6 +198,7 @@ def test_nothing_is_kept_if_that_is_asked_for(how: str, tmp_path: Path) -> None:
         screen.wait_for("nothing of this chat is kept")
         assert "to go on" not in leave(screen)
     assert not (tmp_path / "home" / "data" / "sessions.db").exists()
+    assert not (tmp_path / "home" / "state" / "history").exists()
 
 
 @pytest.mark.slow
