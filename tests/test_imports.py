@@ -36,6 +36,7 @@ ORDER = (
     "toolsets",
     "journal",
     "agents",
+    "documents",
     "gateway",
     "cli/common",
     "cli/screen",
