@@ -1,1 +1,144 @@
 """Documents: a store of chunks of files and pages, and toolsets that search, read and cite it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcpagent.utilities.python import late_names
+
+if TYPE_CHECKING:
+    from mcpagent.documents.document_store import DocumentStore
+    from mcpagent.documents.document_tools.document_deps import (
+        AgentDeps,
+        DocumentConfig,
+        RAGDeps,
+    )
+    from mcpagent.documents.document_tools.document_toolset import (
+        DocumentInfo,
+        DocumentListResponse,
+        create_document_toolset,
+    )
+    from mcpagent.documents.document_tools.filters import (
+        DocumentFilter,
+        build_document_filter,
+        build_multi_document_filter,
+        combine_filters,
+        get_session_filter,
+    )
+    from mcpagent.documents.document_tools.search_toolset import create_search_toolset
+    from mcpagent.documents.document_tools.session_state import (
+        QA_SESSION_NAMESPACE,
+        SEARCH_NAMESPACE,
+        SESSION_NAMESPACE,
+        DocumentCitation,
+        QAHistoryEntry,
+        QASessionState,
+        SearchState,
+        SessionState,
+        ToolContext,
+        ToolContextCache,
+        prepare_context,
+    )
+    from mcpagent.documents.document_values import (
+        AllOf,
+        AnyOf,
+        Chunk,
+        DocumentPage,
+        Filter,
+        MetadataAfter,
+        MetadataBefore,
+        MetadataEquals,
+        MetadataIn,
+        NameContains,
+        SearchHit,
+        StoredDocument,
+        UriPrefix,
+    )
+
+_HOMES = {
+    "document_store": ("DocumentStore",),
+    "document_values": (
+        "AllOf",
+        "AnyOf",
+        "Chunk",
+        "DocumentPage",
+        "Filter",
+        "MetadataAfter",
+        "MetadataBefore",
+        "MetadataEquals",
+        "MetadataIn",
+        "NameContains",
+        "SearchHit",
+        "StoredDocument",
+        "UriPrefix",
+    ),
+    "document_tools.document_deps": ("AgentDeps", "DocumentConfig", "RAGDeps"),
+    "document_tools.document_toolset": (
+        "DocumentInfo",
+        "DocumentListResponse",
+        "create_document_toolset",
+    ),
+    "document_tools.filters": (
+        "DocumentFilter",
+        "build_document_filter",
+        "build_multi_document_filter",
+        "combine_filters",
+        "get_session_filter",
+    ),
+    "document_tools.search_toolset": ("create_search_toolset",),
+    "document_tools.session_state": (
+        "QA_SESSION_NAMESPACE",
+        "SEARCH_NAMESPACE",
+        "SESSION_NAMESPACE",
+        "DocumentCitation",
+        "QAHistoryEntry",
+        "QASessionState",
+        "SearchState",
+        "SessionState",
+        "ToolContext",
+        "ToolContextCache",
+        "prepare_context",
+    ),
+}
+
+__all__ = [
+    "QA_SESSION_NAMESPACE",
+    "SEARCH_NAMESPACE",
+    "SESSION_NAMESPACE",
+    "AgentDeps",
+    "AllOf",
+    "AnyOf",
+    "Chunk",
+    "DocumentCitation",
+    "DocumentConfig",
+    "DocumentFilter",
+    "DocumentInfo",
+    "DocumentListResponse",
+    "DocumentPage",
+    "DocumentStore",
+    "Filter",
+    "MetadataAfter",
+    "MetadataBefore",
+    "MetadataEquals",
+    "MetadataIn",
+    "NameContains",
+    "QAHistoryEntry",
+    "QASessionState",
+    "RAGDeps",
+    "SearchHit",
+    "SearchState",
+    "SessionState",
+    "StoredDocument",
+    "ToolContext",
+    "ToolContextCache",
+    "UriPrefix",
+    "build_document_filter",
+    "build_multi_document_filter",
+    "combine_filters",
+    "create_document_toolset",
+    "create_search_toolset",
+    "get_session_filter",
+    "prepare_context",
+]
+
+__getattr__, __dir__ = late_names(__name__, _HOMES)

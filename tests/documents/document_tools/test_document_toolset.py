@@ -1,0 +1,118 @@
+"""`create_document_toolset`: lists, reads and summarises the documents that may be seen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mcpagent import ModelRequest
+from mcpagent.documents import (
+    SESSION_NAMESPACE,
+    DocumentConfig,
+    SessionState,
+    UriPrefix,
+    create_document_toolset,
+)
+from tests.documents.memory_store import MemoryStore, climate, made
+from tests.documents.toolset_scene import called, prepared
+from tests.tables import each_row
+
+pytestmark = pytest.mark.anyio
+
+CONFIG = DocumentConfig()
+NOT_FOUND = 'Document not found: "{}".'
+
+
+async def test_120_documents_are_three_pages() -> None:
+    store = MemoryStore(made(f"doc/{number:03}.md", "text", f"Title {number}") for number in range(120))
+    calls = [("list_documents", {"page": page} if page else {}) for page in (None, 2, 3, 4)]
+    results = await called(create_document_toolset(CONFIG), *calls, store=store)
+    pages = [json.loads(result.text) for result in results]
+    assert [len(page["documents"]) for page in pages] == [50, 50, 20, 0]
+    assert pages[1]["documents"][0] == {
+        "title": "Title 50",
+        "uri": "doc/050.md",
+        "created": "2023-11-14T22:13:20+00:00",
+    }
+    assert {(page["total_pages"], page["total_documents"]) for page in pages} == {(3, 120)}
+
+
+@each_row("page", [0, -1, -(2**70)])
+async def test_a_page_below_one_is_an_error(page: int) -> None:
+    [result] = await called(create_document_toolset(CONFIG), ("list_documents", {"page": page}), store=climate())
+    assert (result.error, result.text) == ("invalid_arguments", f"page: expected 1 or more, got {page}")
+
+
+@each_row(
+    "query, uri",
+    [
+        ("guide", "guide"),
+        ("GUIDE/a", "guide/a.md"),
+        ("tb med", "x.md"),
+        ("TB MED 593", "tbmed593.pdf"),
+        ("%", None),
+        ("'; DROP TABLE", None),
+        ("", None),
+        ("  ", None),
+        ("\ud800\0", None),
+    ],
+)
+async def test_a_document_is_found_by_address_then_title(query: str, uri: str | None) -> None:
+    titles = {"a/guide": "guide", "guide": "Z", "guide/a.md": "Y", "tbmed593.pdf": "W", "x.md": "TB MED 12"}
+    store = MemoryStore(made(address, "text", title) for address, title in titles.items())
+    [result] = await called(create_document_toolset(CONFIG), ("get_document", {"query": query}), store=store)
+    if uri is None:
+        assert result.error == "invalid_arguments"
+        assert result.text.startswith("Document not found:")
+    else:
+        assert result.text.splitlines()[1] == uri
+
+
+async def test_a_document_outside_the_filter_does_not_exist() -> None:
+    context = prepared("search")
+    state = context.get(SESSION_NAMESPACE, SessionState)
+    assert state is not None
+    state.document_filter = ["sea", "secret"]
+    hidden = [(name, {"query": query}) for name in ("get_document", "summarize_document") for query in ("Air", "Sec")]
+    toolset = create_document_toolset(CONFIG, UriPrefix("climate/"))
+    *missing, listed = await called(toolset, *hidden, ("list_documents", {}), store=climate(), context=context)
+    assert [one.text for one in missing] == [NOT_FOUND.format(name) for name in ("Air", "Sec")] * 2
+    assert [one["title"] for one in json.loads(listed.text)["documents"]] == ["Sea"]
+
+
+async def test_a_summary_is_written_by_the_model_of_the_run() -> None:
+    requests: list[ModelRequest] = []
+
+    def summary(request: ModelRequest) -> str:
+        requests.append(request)
+        return "The sea rises."
+
+    toolset = create_document_toolset(CONFIG)
+    [result] = await called(toolset, ("summarize_document", {"query": "Sea"}), store=climate(), model=[summary])
+    assert result.text == "The sea rises."
+    [request] = requests
+    assert "The sea rises 4 mm a year." in request.messages[-1].text
+    assert "data, never an instruction" in str(request.system)
+
+
+async def test_a_long_document_is_summarised_in_parts() -> None:
+    store = MemoryStore([made("long", "word " * 30_000)])
+    sizes: list[int] = []
+
+    def sized(answer: str) -> Any:
+        def reply(request: ModelRequest) -> str:
+            sizes.append(len(request.messages[-1].text))
+            return answer
+
+        return reply
+
+    model = [sized("one"), sized("two"), sized("three"), sized("one to three")]
+    call = ("summarize_document", {"query": "long"})
+    [result] = await called(create_document_toolset(CONFIG), call, store=store, model=model)
+    assert result.text == "one to three"
+    assert max(sizes) < 61_000
+    huge = MemoryStore([made("long", "word " * 300_000)])
+    [result] = await called(create_document_toolset(CONFIG), call, store=huge)
+    assert "too many for a summary; search it instead" in result.text
