@@ -25,6 +25,11 @@ if TYPE_CHECKING:
         combine_filters,
         get_session_filter,
     )
+    from mcpagent.documents.document_tools.qa_toolset import (
+        QAResult,
+        create_qa_toolset,
+        run_qa_core,
+    )
     from mcpagent.documents.document_tools.search_toolset import create_search_toolset
     from mcpagent.documents.document_tools.session_state import (
         QA_SESSION_NAMESPACE,
@@ -85,6 +90,7 @@ _HOMES = {
         "combine_filters",
         "get_session_filter",
     ),
+    "document_tools.qa_toolset": ("QAResult", "create_qa_toolset", "run_qa_core"),
     "document_tools.search_toolset": ("create_search_toolset",),
     "document_tools.session_state": (
         "QA_SESSION_NAMESPACE",
@@ -123,6 +129,7 @@ __all__ = [
     "MetadataIn",
     "NameContains",
     "QAHistoryEntry",
+    "QAResult",
     "QASessionState",
     "RAGDeps",
     "SearchHit",
@@ -136,9 +143,11 @@ __all__ = [
     "build_multi_document_filter",
     "combine_filters",
     "create_document_toolset",
+    "create_qa_toolset",
     "create_search_toolset",
     "get_session_filter",
     "prepare_context",
+    "run_qa_core",
 ]
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -111,11 +111,18 @@ class VisibleDocuments:
         """Return the same documents with a further filter."""
         return replace(self, where=combine_filters(self.where, filter_))
 
-    def named(self, document_name: str | None) -> VisibleDocuments:
-        """Return the documents whose address or title contains the name; all without a name."""
-        if not document_name:
+    async def only(self, document_name: str | None) -> VisibleDocuments:
+        """Return the documents whose address or title contains the name; all without a name.
+
+        Raises `InputError` if there is none.
+        """
+        if document_name is None:
             return self
-        return self.within(build_document_filter(document_name))
+        named = self.within(build_document_filter(document_name))
+        found = await named.page(0, 1)
+        if not found.total:
+            raise _not_found(document_name)
+        return named
 
     async def page(self, offset: int, limit: int) -> DocumentPage:
         """Return some of the documents, in the order of their addresses."""
@@ -128,7 +135,7 @@ class VisibleDocuments:
         if wanted.strip():
             found = await self.store.find(wanted, where=self.where)
         if found is None:
-            raise InputError(f'Document not found: "{safe_line(name, 80)}".')
+            raise _not_found(name)
         return found
 
     async def search(self, query: str, limit: int) -> Sequence[SearchHit]:
@@ -147,6 +154,10 @@ class VisibleDocuments:
     async def chunks(self, document: StoredDocument) -> Sequence[Chunk]:
         """Return all chunks of a document that `find` returned."""
         return await self.store.chunks(document.id)
+
+
+def _not_found(name: str) -> InputError:
+    return InputError(f'Document not found: "{safe_line(name, 80)}".')
 
 
 def visible_documents(

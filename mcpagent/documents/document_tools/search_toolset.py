@@ -17,7 +17,9 @@ from mcpagent.documents.document_tools.session_state import (
     SEARCH_NAMESPACE,
     DocumentCitation,
     SearchState,
+    SessionState,
     cite,
+    session_state,
 )
 from mcpagent.documents.document_values import Chunk, Filter
 from mcpagent.run.agent_run import RunContext
@@ -63,7 +65,14 @@ def create_search_toolset(
         if limit is None:
             limit = config.limit
         expands = expand_context and config.expand_context
-        found = await search_passages(visible, query, limit, config, expands=expands)
+        found = await search_passages(
+            visible,
+            query,
+            limit,
+            config,
+            session=session_state(visible.context),
+            expands=expands,
+        )
         state = visible.context.get_or_create(
             SEARCH_NAMESPACE, SearchState, expose=False
         )
@@ -79,6 +88,7 @@ async def search_passages(
     limit: int,
     config: DocumentConfig,
     *,
+    session: SessionState,
     expands: bool,
 ) -> list[DocumentCitation]:
     """Return the best passages as citations. Raises `InputError` for an unusable query or limit."""
@@ -90,7 +100,7 @@ async def search_passages(
             await with_neighbours(visible.store, chunk, chunks) for chunk in chunks
         ]
     shown = [shortened(text, config.passage_characters) for text in texts]
-    return cite(chunks, shown, visible.context)
+    return cite(chunks, shown, session)
 
 
 async def with_neighbours(

@@ -32,6 +32,7 @@ __all__ = [
     "ToolContextCache",
     "cite",
     "prepare_context",
+    "session_state",
 ]
 
 SESSION_NAMESPACE = "haiku.rag.session"
@@ -132,20 +133,20 @@ features.add("qa", _SESSION, _QA_SESSION)
 features.add("analysis", _SESSION)
 
 
-def cite(
-    chunks: Sequence[Chunk], texts: Sequence[str], context: ToolContext
-) -> list[DocumentCitation]:
-    """Return a citation with its text for each chunk, and store them in the session's state.
+def session_state(context: ToolContext) -> SessionState:
+    """Return the context's `SessionState`; one of a single call, whose numbers begin at 1, if it has none."""
+    return context.get(SESSION_NAMESPACE, SessionState) or SessionState()
 
-    The numbers are stable if the context has a `SessionState`; otherwise they count from 1.
-    """
-    session = context.get(SESSION_NAMESPACE, SessionState)
-    numbered = session or SessionState()
+
+def cite(
+    chunks: Sequence[Chunk], texts: Sequence[str], session: SessionState
+) -> list[DocumentCitation]:
+    """Return a citation with its text for each chunk, and store them in the session's state."""
     citations = [
-        _citation(chunk, text, numbered.get_or_assign_index(chunk.id))
+        _citation(chunk, text, session.get_or_assign_index(chunk.id))
         for chunk, text in zip(chunks, texts, strict=True)
     ]
-    numbered.remember(citations)
+    session.remember(citations)
     return citations
 
 
