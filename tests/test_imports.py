@@ -244,6 +244,7 @@ def test_databases_are_opened_in_these_places() -> None:
     }
     assert opens == {
         "agents/durable/database.py",
+        "documents/stores/sqlite_file.py",
         "search/learning.py",
         "search/semantic/vector_cache.py",
         "journal/sessions/sqlite.py",
