@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         StoredDocument,
         UriPrefix,
     )
+    from mcpagent.documents.stores.sqlite_documents import SqliteDocuments
 
 _HOMES = {
     "document_store": ("DocumentStore",),
@@ -105,6 +106,7 @@ _HOMES = {
         "ToolContextCache",
         "prepare_context",
     ),
+    "stores.sqlite_documents": ("SqliteDocuments",),
 }
 
 __all__ = [
@@ -135,6 +137,7 @@ __all__ = [
     "SearchHit",
     "SearchState",
     "SessionState",
+    "SqliteDocuments",
     "StoredDocument",
     "ToolContext",
     "ToolContextCache",

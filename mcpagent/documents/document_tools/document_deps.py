@@ -157,7 +157,7 @@ class VisibleDocuments:
 
 
 def _not_found(name: str) -> InputError:
-    return InputError(f'Document not found: "{safe_line(name, 80)}".')
+    return InputError(f'StoredDocument not found: "{safe_line(name, 80)}".')
 
 
 def visible_documents(
