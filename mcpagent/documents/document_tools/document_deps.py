@@ -116,7 +116,7 @@ class VisibleDocuments:
 
         Raises `InputError` if there is none.
         """
-        if document_name is None:
+        if document_name is None or not document_name.strip():
             return self
         named = self.within(build_document_filter(document_name))
         found = await named.page(0, 1)
@@ -157,7 +157,7 @@ class VisibleDocuments:
 
 
 def _not_found(name: str) -> InputError:
-    return InputError(f'StoredDocument not found: "{safe_line(name, 80)}".')
+    return InputError(f'Document not found: "{safe_line(name, 80)}".')
 
 
 def visible_documents(

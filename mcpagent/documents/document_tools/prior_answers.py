@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from mcpagent.documents.document_tools.session_state import QAHistoryEntry
 from mcpagent.search.words import terms, written_words
@@ -14,15 +14,18 @@ from mcpagent.search.words import terms, written_words
 RECALL_FROM = 0.7
 """Minimum similarity of two questions, from 0 to 1."""
 
-Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+Embed: TypeAlias = Callable[[Sequence[str]], Any]
 
 
 async def prior_answers(
-    history: Sequence[QAHistoryEntry], question: str, embed: Embed | None = None
+    history: Sequence[QAHistoryEntry],
+    question: str,
+    embed: Embed | Literal["installed"] | None = "installed",
 ) -> list[QAHistoryEntry]:
     """Return the entries with a similar question, the most similar first.
 
-    `embed` returns unit vectors; None: the installed model, if any. The vectors stay in the entries.
+    `embed` returns unit vectors, by default those of the installed model; None compares words. The vectors stay in the
+    entries.
     """
     if not history:
         return []
@@ -30,9 +33,12 @@ async def prior_answers(
 
 
 def _recalled(
-    history: Sequence[QAHistoryEntry], question: str, embed: Embed | None
+    history: Sequence[QAHistoryEntry],
+    question: str,
+    embed: Embed | Literal["installed"] | None,
 ) -> list[QAHistoryEntry]:
-    embed = embed or _installed_embedder()
+    if embed == "installed":
+        embed = _installed_embedder()
     if embed is None:
         words = _terms(question)
         likeness = [_word_likeness(words, _terms(one.question)) for one in history]
@@ -72,7 +78,7 @@ def _word_likeness(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 @cache
-def _installed_embedder() -> Any:
+def _installed_embedder() -> Embed | None:
     from mcpagent.search.semantic.embedding import (
         MultilingualEmbedder,
         StaticEmbedder,

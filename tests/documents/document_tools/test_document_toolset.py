@@ -22,7 +22,7 @@ from tests.tables import each_row
 pytestmark = pytest.mark.anyio
 
 CONFIG = DocumentConfig()
-NOT_FOUND = 'StoredDocument not found: "{}".'
+NOT_FOUND = 'Document not found: "{}".'
 
 
 async def test_120_documents_are_three_pages() -> None:
@@ -65,7 +65,7 @@ async def test_a_document_is_found_by_address_then_title(query: str, uri: str | 
     [result] = await called(create_document_toolset(CONFIG), ("get_document", {"query": query}), store=store)
     if uri is None:
         assert result.error == "invalid_arguments"
-        assert result.text.startswith("StoredDocument not found:")
+        assert result.text.startswith("Document not found:")
     else:
         assert result.text.splitlines()[1] == uri
 
