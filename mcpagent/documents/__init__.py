@@ -8,6 +8,10 @@ from mcpagent.utilities.python import late_names
 
 if TYPE_CHECKING:
     from mcpagent.documents.document_store import DocumentStore
+    from mcpagent.documents.document_tools.analysis_toolset import (
+        AnalysisResult,
+        create_analysis_toolset,
+    )
     from mcpagent.documents.document_tools.document_deps import (
         AgentDeps,
         DocumentConfig,
@@ -78,6 +82,7 @@ _HOMES = {
         "StoredDocument",
         "UriPrefix",
     ),
+    "document_tools.analysis_toolset": ("AnalysisResult", "create_analysis_toolset"),
     "document_tools.document_deps": ("AgentDeps", "DocumentConfig", "RAGDeps"),
     "document_tools.document_toolset": (
         "DocumentInfo",
@@ -115,6 +120,7 @@ __all__ = [
     "SESSION_NAMESPACE",
     "AgentDeps",
     "AllOf",
+    "AnalysisResult",
     "AnyOf",
     "Chunk",
     "DocumentCitation",
@@ -145,6 +151,7 @@ __all__ = [
     "build_document_filter",
     "build_multi_document_filter",
     "combine_filters",
+    "create_analysis_toolset",
     "create_document_toolset",
     "create_qa_toolset",
     "create_search_toolset",

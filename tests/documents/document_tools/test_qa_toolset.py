@@ -58,7 +58,7 @@ async def test_an_answer_has_its_sources() -> None:
         "",
         "Sources:",
         "[1] **Sea** > Sea level (p. 3)",
-        "[3] **Sea** > Storms",
+        "[3] **Sea** > Storms (p. 3)",
     ]
     session = context.get(SESSION_NAMESPACE, SessionState)
     assert session is not None
