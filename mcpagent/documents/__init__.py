@@ -12,6 +12,14 @@ if TYPE_CHECKING:
         AnalysisResult,
         create_analysis_toolset,
     )
+    from mcpagent.documents.document_tools.chat_agent import (
+        AGUI_STATE_KEY,
+        ChatDeps,
+        DocumentAgent,
+        create_chat_agent,
+        prepare_chat_context,
+        summarize_session,
+    )
     from mcpagent.documents.document_tools.document_deps import (
         AgentDeps,
         DocumentConfig,
@@ -83,6 +91,14 @@ _HOMES = {
         "UriPrefix",
     ),
     "document_tools.analysis_toolset": ("AnalysisResult", "create_analysis_toolset"),
+    "document_tools.chat_agent": (
+        "AGUI_STATE_KEY",
+        "ChatDeps",
+        "DocumentAgent",
+        "create_chat_agent",
+        "prepare_chat_context",
+        "summarize_session",
+    ),
     "document_tools.document_deps": ("AgentDeps", "DocumentConfig", "RAGDeps"),
     "document_tools.document_toolset": (
         "DocumentInfo",
@@ -115,6 +131,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AGUI_STATE_KEY",
     "QA_SESSION_NAMESPACE",
     "SEARCH_NAMESPACE",
     "SESSION_NAMESPACE",
@@ -122,7 +139,9 @@ __all__ = [
     "AllOf",
     "AnalysisResult",
     "AnyOf",
+    "ChatDeps",
     "Chunk",
+    "DocumentAgent",
     "DocumentCitation",
     "DocumentConfig",
     "DocumentFilter",
@@ -152,12 +171,15 @@ __all__ = [
     "build_multi_document_filter",
     "combine_filters",
     "create_analysis_toolset",
+    "create_chat_agent",
     "create_document_toolset",
     "create_qa_toolset",
     "create_search_toolset",
     "get_session_filter",
+    "prepare_chat_context",
     "prepare_context",
     "run_qa_core",
+    "summarize_session",
 ]
 
 __getattr__, __dir__ = late_names(__name__, _HOMES)

@@ -95,6 +95,9 @@ class AgentDeps:
     @state.setter
     def state(self, value: Mapping[str, Any] | None) -> None:
         """Set the fields that a client may write. Raises `InputError` for an unusable value."""
+        self._receive(value)
+
+    def _receive(self, value: Mapping[str, Any] | None) -> None:
         if self.tool_context is not None:
             self.tool_context.receive(value)
 

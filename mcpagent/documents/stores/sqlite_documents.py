@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from mcpagent.documents.document_filters import comparable, folded_name, identity
@@ -122,6 +123,17 @@ class SqliteDocuments:
     async def close(self) -> None:
         """Close the store. Later calls raise `DocumentStoreError`."""
         await asyncio.to_thread(self._file.close)
+
+    async def __aenter__(self) -> SqliteDocuments:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
 
     async def count_chunks(self) -> tuple[int, int]:
         """Return the number of chunks, and of those with a vector of this store's encoder."""
