@@ -186,7 +186,7 @@ values = st.one_of(
     st.text(max_size=4),
 )
 keys = st.sampled_from(["k", "k\0", "'"])
-names = st.sampled_from(["", "a", "B", "%", "_", "a b", "\0", "\u00df", "/"])
+names = st.sampled_from(["", "a", "a\ud7ff", "a\U0010ffff", "B", "%", "_", "a b", "\0", "\u00df", "/"])
 single: st.SearchStrategy[Filter] = st.one_of(
     st.builds(NameContains, names),
     st.builds(UriPrefix, names),
@@ -203,9 +203,12 @@ filters = st.recursive(
     ),
     max_leaves=5,
 )
+edges = st.sampled_from(["\ud7ff", "\ud7ffx", "\ue000", "\U0010ffff", "\U0010ffffx"])
 documents = st.builds(
     lambda uri, title, metadata: document(uri, title, **metadata),
-    st.text(max_size=4).map("a{}".format),
+    st.one_of(st.text(max_size=4), st.sampled_from(["\ud7ff", "\ud7ffx", "\ue000", "\U0010ffff", "\U0010ffffx"])).map(
+        "a{}".format
+    ),
     st.text(max_size=4),
     st.dictionaries(keys, values, max_size=2),
 )

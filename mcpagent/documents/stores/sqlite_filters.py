@@ -6,6 +6,7 @@ All values are parameters, so no text becomes SQL, and no character is a wildcar
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -39,6 +40,9 @@ class Condition:
 EVERY = Condition("1")
 """Matches every document."""
 
+_FIRST_HALF, _AFTER_HALVES = 0xD800, 0xE000
+"""Code points between are no characters."""
+
 _HAS = "EXISTS(SELECT 1 FROM metadata m WHERE m.document = d.number AND m.key = ?"
 
 
@@ -60,8 +64,7 @@ def sql_condition(where: Filter | None) -> Condition:
                 (wanted, wanted),
             )
         case UriPrefix(prefix):
-            # `instr` compares whole texts; `substr` and LIKE would end at a NUL.
-            return Condition("instr(d.uri, ?) = 1", (without_halves(prefix),))
+            return _from_prefix(without_halves(prefix))
         case MetadataEquals(key, value):
             return _one_of(key, [value])
         case MetadataIn(key, values):
@@ -71,6 +74,19 @@ def sql_condition(where: Filter | None) -> Condition:
         case MetadataAfter(key, value):
             return _compared(key, ">", value)
     assert_never(where)
+
+
+def _from_prefix(prefix: str) -> Condition:
+    """Return the range of the texts that begin with a prefix, which an index finds; LIKE and `substr` end at a NUL."""
+    beginning = prefix.rstrip(chr(sys.maxunicode))
+    if not beginning:
+        return Condition("d.uri >= ?", (prefix,))
+    after = ord(beginning[-1]) + 1
+    if after == _FIRST_HALF:
+        after = _AFTER_HALVES
+    return Condition(
+        "(d.uri >= ? AND d.uri < ?)", (prefix, beginning[:-1] + chr(after))
+    )
 
 
 def _one_of(key: str, values: Sequence[MetadataValue]) -> Condition:
