@@ -19,6 +19,7 @@ from mcpagent.errors import InputError
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.functions import FunctionToolset
 from mcpagent.utilities.text.for_model import fenced
+from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.tools import ToolOutput
 
 PAGE_SIZE = 50
@@ -122,9 +123,25 @@ def _info(document: StoredDocument) -> DocumentInfo:
 
 
 def document_text(document: StoredDocument, chunks: Sequence[Chunk]) -> str:
-    """Return a document as text: title, address, and the texts of its chunks."""
-    head = f"# {document.title}\n{document.uri}"
-    return "\n\n".join([head, *(chunk.text for chunk in chunks)])
+    """Return a document as text: title, address, and the texts of its chunks below their headings."""
+    texts = [f"Title: {safe_line(document.title, 300)}\nAddress: {document.uri}"]
+    above: tuple[str, ...] = ()
+    for chunk in chunks:
+        texts += [
+            f"{'#' * depth} {title}" for depth, title in _new(above, chunk.section)
+        ]
+        texts.append(chunk.text)
+        above = chunk.section
+    return "\n\n".join(texts)
+
+
+def _new(above: tuple[str, ...], section: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the headings of a section that are not those of the text above, with their depth from 1."""
+    is_same = True
+    for depth, title in enumerate(section, 1):
+        is_same = is_same and above[depth - 1 : depth] == (title,)
+        if not is_same:
+            yield depth, title
 
 
 async def _summary(config: DocumentConfig, text: str) -> ToolOutput:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ async def test_a_document_is_found_by_address_then_title(query: str, uri: str | 
         assert result.error == "invalid_arguments"
         assert result.text.startswith("Document not found:")
     else:
-        assert result.text.splitlines()[1] == uri
+        assert result.text.splitlines()[1] == f"Address: {uri}"
 
 
 async def test_a_document_outside_the_filter_does_not_exist() -> None:
@@ -116,3 +117,17 @@ async def test_a_long_document_is_summarised_in_parts() -> None:
     huge = MemoryStore([made("long", "word " * 300_000)])
     [result] = await called(create_document_toolset(CONFIG), call, store=huge)
     assert "too many for a summary; search it instead" in result.text
+
+
+async def test_a_document_is_its_chunks_below_their_headings() -> None:
+    document, [first, second, third, fourth] = made("a.md", "one\n\ntwo\n\nthree\n\nfour", "A\nB")
+    sections = (("Guide",), ("Guide", "Start"), ("Guide", "Start"), ("Index", "Start"))
+    chunks = [
+        replace(chunk, section=section) for chunk, section in zip([first, second, third, fourth], sections, strict=True)
+    ]
+    store = MemoryStore([(document, chunks)])
+    [result] = await called(create_document_toolset(CONFIG), ("get_document", {"query": "a.md"}), store=store)
+    assert result.text.split("\n\n") == [
+        "Title: A B\nAddress: a.md",
+        *("# Guide", "one", "## Start", "two", "three", "# Index", "## Start", "four"),
+    ]
