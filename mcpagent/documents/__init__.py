@@ -71,6 +71,11 @@ if TYPE_CHECKING:
         StoredDocument,
         UriPrefix,
     )
+    from mcpagent.documents.indexing import (
+        IndexProgress,
+        IndexReport,
+        index_documents,
+    )
     from mcpagent.documents.stores.sqlite_documents import SqliteDocuments
 
 _HOMES = {
@@ -127,6 +132,7 @@ _HOMES = {
         "ToolContextCache",
         "prepare_context",
     ),
+    "indexing": ("IndexProgress", "IndexReport", "index_documents"),
     "stores.sqlite_documents": ("SqliteDocuments",),
 }
 
@@ -150,6 +156,8 @@ __all__ = [
     "DocumentPage",
     "DocumentStore",
     "Filter",
+    "IndexProgress",
+    "IndexReport",
     "MetadataAfter",
     "MetadataBefore",
     "MetadataEquals",
@@ -176,6 +184,7 @@ __all__ = [
     "create_qa_toolset",
     "create_search_toolset",
     "get_session_filter",
+    "index_documents",
     "prepare_chat_context",
     "prepare_context",
     "run_qa_core",

@@ -59,11 +59,11 @@ class DocumentCitation(BaseModel):
     @property
     def source(self) -> str:
         """The title, the innermost heading and the pages, such as `**Guide** > Setup (p. 3)`."""
-        heading = "".join(f" > {safe_line(name, 100)}" for name in self.headings[-1:])
-        pages = ", ".join(map(str, self.page_numbers))
-        place = ""
-        if pages:
-            place = f" (p. {pages})"
+        heading = place = ""
+        if self.headings and self.headings[-1] != self.document_title:
+            heading = f" > {safe_line(self.headings[-1], 100)}"
+        if self.page_numbers:
+            place = f" (p. {', '.join(map(str, self.page_numbers))})"
         return f"**{safe_line(self.document_title, 200)}**{heading}{place}"
 
 
