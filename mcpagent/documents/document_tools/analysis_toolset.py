@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import TypedDict
 
@@ -21,7 +20,7 @@ from mcpagent.documents.document_tools.document_deps import (
     visible_documents,
 )
 from mcpagent.documents.document_tools.document_toolset import document_text
-from mcpagent.documents.document_values import Filter
+from mcpagent.documents.document_values import Chunk, Filter
 from mcpagent.errors import InputError
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.definition import Definition, RunOptions, Wrapper
@@ -32,8 +31,6 @@ from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
 
 MOST_LISTED = 10_000
-
-_AT_ONCE = 1_000
 
 _INSTRUCTIONS = """You answer one task about documents with Python programs: count, compare and compute in them rather \
 than by reading. They can import these from the start, without a search:
@@ -91,7 +88,6 @@ def create_analysis_toolset(
     """
     expect("code_mode", code_mode, (CodeMode, NoneType), "CodeMode(...)")
     require_installed()
-    mode = code_mode or CodeMode()
 
     async def analyze(
         context: RunContext[RAGDeps], task: str, document_name: str | None = None
@@ -108,25 +104,35 @@ def create_analysis_toolset(
             raise InputError("task: it is empty")
         visible = visible_documents(context, base_filter)
         within = await visible.only(document_name)
-        programs: list[str] = []
-        output = await delegate(
-            config,
-            tool_name,
-            task,
-            instructions=_INSTRUCTIONS,
-            tools=_program_functions(within),
-            code_mode=mode,
-            options=RunOptions(wrappers=[_noting(programs)]),
-        )
-        if output.error is not None:
-            return output
-        result = AnalysisResult(answer=answer_text(output), programs=programs)
-        content = (Text(result.model_dump_json()),)
-        return replace(output, content=content, structured=result.model_dump())
+        return await _analysed(within, config, task, tool_name, code_mode)
 
     tool = document_tool(analyze, tool_name)
     schema = AnalysisResult.model_json_schema()
     return FunctionToolset([replace(tool, output_schema=schema)], label="analysis")
+
+
+async def _analysed(
+    visible: VisibleDocuments,
+    config: DocumentConfig,
+    task: str,
+    label: str,
+    code_mode: CodeMode | None,
+) -> ToolOutput:
+    programs: list[str] = []
+    output = await delegate(
+        config,
+        label,
+        task,
+        instructions=_INSTRUCTIONS,
+        tools=_ProgramFunctions(visible).tools(),
+        code_mode=code_mode or CodeMode(),
+        options=RunOptions(wrappers=[_noting(programs)]),
+    )
+    if output.error is not None:
+        return output
+    result = AnalysisResult(answer=answer_text(output), programs=programs)
+    content = (Text(result.model_dump_json()),)
+    return replace(output, content=content, structured=result.model_dump())
 
 
 def _noting(programs: list[str]) -> Wrapper:
@@ -146,42 +152,40 @@ def _noting(programs: list[str]) -> Wrapper:
     return noting
 
 
-def _program_functions(visible: VisibleDocuments) -> Sequence[Tool]:
-    """Return the document API of programs: functions that see only these documents."""
+@dataclass(frozen=True, slots=True)
+class _ProgramFunctions:
+    """The document API of programs: functions that see only these documents."""
 
-    async def get_document(query: str) -> str:
+    visible: VisibleDocuments
+
+    def tools(self) -> list[Tool]:
+        functions = (self.get_document, self.list_documents, self.search_documents)
+        return list(map(document_tool, functions))
+
+    async def get_document(self, query: str) -> str:
         """Return the whole text of a document, by address or title."""
-        document = await visible.find(query)
-        return document_text(document, await visible.chunks(document))
+        document = await self.visible.find(query)
+        return document_text(document, await self.visible.chunks(document))
 
-    async def list_documents() -> list[ListedDocument]:
+    async def list_documents(self) -> list[ListedDocument]:
         """Return all documents, in the order of their addresses."""
-        listed: list[ListedDocument] = []
-        for offset in range(0, MOST_LISTED, _AT_ONCE):
-            found = await visible.page(offset, _AT_ONCE)
-            listed += [
-                ListedDocument(uri=one.uri, title=one.title) for one in found.documents
-            ]
-            if found.total > MOST_LISTED:
-                raise InputError(
-                    f"There are {found.total:,} documents, more than {MOST_LISTED:,}; use search_documents."
-                )
-            if len(listed) >= found.total:
-                break
-        return listed
-
-    async def search_documents(query: str, limit: int = 10) -> list[FoundPassage]:
-        """Return the passages that match the query best, 1 to 50, the best first."""
-        return [
-            FoundPassage(
-                uri=hit.chunk.document.uri,
-                title=hit.chunk.document.title,
-                section=" > ".join(hit.chunk.section),
-                page=hit.chunk.page or 0,
-                text=hit.chunk.text,
+        found = await self.visible.page(0, MOST_LISTED)
+        if found.total > MOST_LISTED:
+            raise InputError(
+                f"There are {found.total:,} documents, more than {MOST_LISTED:,}; use search_documents."
             )
-            for hit in await visible.search(query, limit)
-        ]
+        return [ListedDocument(uri=one.uri, title=one.title) for one in found.documents]
 
-    functions = (get_document, list_documents, search_documents)
-    return list(map(document_tool, functions))
+    async def search_documents(self, query: str, limit: int = 10) -> list[FoundPassage]:
+        """Return the passages that match the query best, 1 to 50, the best first."""
+        return [_passage(hit.chunk) for hit in await self.visible.search(query, limit)]
+
+
+def _passage(chunk: Chunk) -> FoundPassage:
+    return FoundPassage(
+        uri=chunk.document.uri,
+        title=chunk.document.title,
+        section=" > ".join(chunk.section),
+        page=chunk.page or 0,
+        text=chunk.text,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pydantic import BaseModel
@@ -65,8 +66,20 @@ def create_document_toolset(
         base_filter: The documents that the tools may see.
     """
 
+    tools = _DocumentTools(config, base_filter)
+    functions = (tools.list_documents, tools.get_document, tools.summarize_document)
+    return FunctionToolset(map(document_tool, functions), label="documents")
+
+
+@dataclass(frozen=True, slots=True)
+class _DocumentTools:
+    """The functions behind the tools; each reads its store from the run."""
+
+    config: DocumentConfig
+    base_filter: Filter | None
+
     async def list_documents(
-        context: RunContext[RAGDeps], page: int = 1
+        self, context: RunContext[RAGDeps], page: int = 1
     ) -> DocumentListResponse:
         """List the documents by address, 50 on a page, with titles and addresses.
 
@@ -75,7 +88,7 @@ def create_document_toolset(
         """
         if page < 1:
             raise InputError(f"page: expected 1 or more, got {page}")
-        visible = visible_documents(context, base_filter)
+        visible = visible_documents(context, self.base_filter)
         # SQL databases count with 64 bits.
         offset = min((page - 1) * PAGE_SIZE, 2**62)
         found = await visible.page(offset, PAGE_SIZE)
@@ -86,31 +99,25 @@ def create_document_toolset(
             total_documents=found.total,
         )
 
-    async def get_document(context: RunContext[RAGDeps], query: str) -> str:
+    async def get_document(self, context: RunContext[RAGDeps], query: str) -> str:
         """Return the whole text of a document.
 
         Args:
             query: Its address or title, or a part of one
         """
-        visible = visible_documents(context, base_filter)
+        visible = visible_documents(context, self.base_filter)
         document = await visible.find(query)
         return document_text(document, await visible.chunks(document))
 
     async def summarize_document(
-        context: RunContext[RAGDeps], query: str
+        self, context: RunContext[RAGDeps], query: str
     ) -> ToolOutput:
         """Return a summary of a document.
 
         Args:
             query: Its address or title, or a part of one
         """
-        visible = visible_documents(context, base_filter)
-        document = await visible.find(query)
-        text = document_text(document, await visible.chunks(document))
-        return await _summary(config, text)
-
-    functions = (list_documents, get_document, summarize_document)
-    return FunctionToolset(map(document_tool, functions), label="documents")
+        return await _summary(self.config, await self.get_document(context, query))
 
 
 def _info(document: StoredDocument) -> DocumentInfo:
