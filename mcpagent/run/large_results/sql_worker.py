@@ -1,0 +1,203 @@
+"""A program that queries one output with SQL: `python -m mcpagent.run.large_results.sql_worker REQUEST`.
+
+REQUEST is JSON with `sql`, `offset` and `limit`; stdin is the text of the output, stdout the answer as JSON: `rows` and
+`left`, or `error`. The tables are in the memory of this process, which has limits of CPU time and memory. The query
+may only read them: SQLite asks `_permitted` about each action of a statement.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mcpagent.history.intake.file_worker import limit_process
+from mcpagent.run.large_results.parsed_outputs import ParsedOutput, read_data
+from mcpagent.utilities.text.safe_text import without_halves
+
+SECONDS = 10.0
+"""CPU time of one query, without the time for reading the output."""
+
+MOST_COLUMNS = 500
+_MOST_CHARACTERS = 10_000_000
+_STEPS = 10_000
+_LARGEST = 1 << 63
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?")
+_READING = frozenset(
+    {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    }
+)
+
+
+def tables_of(data: ParsedOutput) -> dict[str, list[Any]]:
+    """Return the rows of each table: `data`, and one for each field of an object that is a list of objects."""
+    if isinstance(data.value, list):
+        return {"data": data.value}
+    tables: dict[str, list[Any]] = {"data": [data.value]}
+    if isinstance(data.value, Mapping):
+        tables |= {
+            name: rows
+            for name, rows in data.value.items()
+            if isinstance(rows, list) and rows and isinstance(rows[0], Mapping)
+        }
+    return tables
+
+
+def load(database: sqlite3.Connection, tables: Mapping[str, list[Any]]) -> None:
+    """Create the tables. Raises `ValueError` for a table with too many columns."""
+    known: set[str] = set()
+    for name, rows in tables.items():
+        table = _unique(name, known)
+        objects = [row if isinstance(row, Mapping) else {"value": row} for row in rows]
+        keys = list(dict.fromkeys(key for row in objects for key in row)) or ["value"]
+        if len(keys) > MOST_COLUMNS:
+            raise ValueError(f"it has over {MOST_COLUMNS} columns; use a path instead")
+        used: set[str] = set()
+        columns = [_unique(key, used) for key in keys]
+        numeric = [_is_numeric(row.get(key) for row in objects) for key in keys]
+        declared = [
+            f"{column}{' NUMERIC' if is_number else ''}"
+            for column, is_number in zip(columns, numeric, strict=True)
+        ]
+        database.execute(f"CREATE TABLE {table} ({', '.join(declared)})")
+        places = ", ".join("?" * len(keys))
+        values = (
+            [
+                _stored(row.get(key), is_number)
+                for key, is_number in zip(keys, numeric, strict=True)
+            ]
+            for row in objects
+        )
+        database.executemany(f"INSERT INTO {table} VALUES ({places})", values)  # noqa: S608 - quoted names alone
+    database.commit()
+
+
+def _unique(name: object, known: set[str]) -> str:
+    """Return the name as a quoted identifier that no other one equals; SQLite ignores the case of ASCII letters."""
+    plain = without_halves(str(name)).replace("\0", "")[:200] or "column"
+    unique, number = plain, 1
+    while unique.casefold() in known:
+        number += 1
+        unique = f"{plain} {number}"
+    known.add(unique.casefold())
+    quoted = unique.replace('"', '""')
+    return f'"{quoted}"'
+
+
+def _is_numeric(values: Iterable[Any]) -> bool:
+    """Return whether all texts are numbers without leading zeros, such as in a column of CSV."""
+    texts = [value for value in values if isinstance(value, str) and value]
+    return bool(texts) and all(_NUMBER.fullmatch(text) for text in texts)
+
+
+def _stored(value: Any, is_number: bool) -> Any:
+    """Return the value as SQLite stores it; an empty cell in a column of numbers is missing."""
+    match value:
+        case "" if is_number:
+            return None
+        case None | bool() | float():
+            return value
+        case int():
+            return value if -_LARGEST <= value < _LARGEST else str(value)
+        case str():
+            return without_halves(value)
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _permitted(action: int, _first: str | None, second: str | None, *_: Any) -> int:
+    if action in _READING and second != "load_extension":
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def answer_sql(
+    text: str, request: Mapping[str, Any], seconds: float = SECONDS
+) -> dict[str, Any]:
+    """Return the rows from `offset` on, at most `limit`, as objects, or `error` as text for the model."""
+    data = read_data(text)
+    if data.value is None:
+        return {"error": f"It cannot be queried: {data.why or f'it is {data.kind}'}."}
+    database = sqlite3.connect(":memory:")
+    database.execute("PRAGMA temp_store = MEMORY")  # sorting writes no file
+    tables = tables_of(data)
+    try:
+        load(database, tables)
+    except (ValueError, sqlite3.Error) as error:
+        return {"error": f"It cannot be queried with SQL: {error}."}
+    end = time.process_time() + seconds
+    database.set_progress_handler(lambda: time.process_time() > end, _STEPS)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CHARACTERS)
+    database.set_authorizer(_permitted)
+    try:
+        return _rows(database.execute(request["sql"]), request)
+    except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
+        return {"error": f"sql: {_reason(error)}. {_described(database, tables)}"}
+
+
+def _rows(cursor: sqlite3.Cursor, request: Mapping[str, Any]) -> dict[str, Any]:
+    names: list[str] = []
+    for column in cursor.description or ():
+        names.append(
+            column[0] if column[0] not in names else f"{column[0]} {len(names) + 1}"
+        )
+    for _ in range(request["offset"]):
+        if cursor.fetchone() is None:
+            break
+    found = cursor.fetchmany(request["limit"] + 1)
+    rows = [dict(zip(names, map(_shown, row), strict=True)) for row in found]
+    left = "more" if len(rows) > request["limit"] else ""
+    return {"rows": rows[: request["limit"]], "left": left}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    return value
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error)
+    if text == "interrupted":
+        return "it takes too long; make it simpler"
+    if text in ("not authorized", "authorization denied") or "prohibited" in text:
+        return "only SELECT is possible here"
+    return text or type(error).__name__
+
+
+def _described(
+    database: sqlite3.Connection, tables: Mapping[str, Sequence[Any]]
+) -> str:
+    """Return the names of the tables and columns, for the next try."""
+    database.set_authorizer(None)
+    database.set_progress_handler(None, 0)
+    described: list[str] = []
+    for name, _ in zip(tables, range(5), strict=False):
+        quoted = _unique(name, set())
+        columns = [row[1] for row in database.execute(f"PRAGMA table_info({quoted})")]
+        described.append(f"{name} ({', '.join(columns[:50])})")
+    return f"Tables: {'; '.join(described)}"
+
+
+def main(request: str) -> int:
+    """Answer one request. Returns the exit status."""
+    limit_process()
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    try:
+        answer = answer_sql(text, json.loads(request))
+    except MemoryError:
+        answer = {"error": "It cannot be queried with SQL: it needs too much memory."}
+    sys.stdout.buffer.write(json.dumps(answer).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
