@@ -21,8 +21,9 @@ from mcpagent.documents.document_tools.session_state import (
     QASessionState,
 )
 from mcpagent.run.agent_run import RunResult
-from mcpagent.toolsets.definition import ModelChoice
+from mcpagent.toolsets.definition import ModelChoice, expect_model
 from mcpagent.toolsets.sources import AnyTools
+from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.for_model import fenced
 from mcpagent.values.events import Emit
 from mcpagent.values.messages import Message
@@ -58,6 +59,11 @@ class DocumentAgent:
     instructions: str = ""
     toolsets: Sequence[AnyTools] = ()
     on_event: Emit | None = None
+
+    def __post_init__(self) -> None:
+        expect_model(self.model)
+        what = "list of functions, tools and toolsets"
+        expect("toolsets", self.toolsets, (list, tuple), what)
 
     async def run(
         self, prompt: str, *, deps: RAGDeps, messages: Sequence[Message] | None = None
