@@ -18,7 +18,7 @@ from mcpagent.documents.document_reading.text_parts import (
     Markup,
     TextPart,
 )
-from mcpagent.documents.document_values import Chunk, Document
+from mcpagent.documents.document_values import Chunk, StoredDocument
 from mcpagent.utilities.text.front_matter import bounded_yaml, split_front_matter
 from mcpagent.utilities.text.safe_text import without_halves
 
@@ -73,7 +73,7 @@ def _title_in(matter: str) -> str:
     return str(fields.get("title") or "").strip()
 
 
-def chunks_of(document: Document, found: DocumentText) -> list[Chunk]:
+def chunks_of(document: StoredDocument, found: DocumentText) -> list[Chunk]:
     """Return the chunks of a document. A chunk keeps its ID if its headings and its text stay the same."""
     chunks: list[Chunk] = []
     seen: Counter[str] = Counter()

@@ -10,7 +10,6 @@ from typing import TypeAlias, assert_never
 from mcpagent.documents.document_values import (
     AllOf,
     AnyOf,
-    Document,
     Filter,
     MetadataAfter,
     MetadataBefore,
@@ -18,6 +17,7 @@ from mcpagent.documents.document_values import (
     MetadataIn,
     MetadataValue,
     NameContains,
+    StoredDocument,
     UriPrefix,
 )
 from mcpagent.utilities.text.safe_text import without_halves
@@ -55,7 +55,7 @@ def folded_name(name: str) -> str:
     return "".join(without_halves(name).casefold().split())
 
 
-def matches(document: Document, where: Filter | None) -> bool:
+def matches(document: StoredDocument, where: Filter | None) -> bool:
     """Return whether the filter matches the document; a missing filter matches every document."""
     match where:
         case None:

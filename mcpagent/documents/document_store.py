@@ -7,17 +7,17 @@ from typing import Protocol
 
 from mcpagent.documents.document_values import (
     Chunk,
-    Document,
     DocumentPage,
     Filter,
     SearchHit,
+    StoredDocument,
 )
 
 
 class DocumentStore(Protocol):
     """A store of documents and their chunks. What a filter excludes is treated as missing."""
 
-    async def save(self, document: Document, chunks: Sequence[Chunk]) -> None:
+    async def save(self, document: StoredDocument, chunks: Sequence[Chunk]) -> None:
         """Add the document, or replace the one with its address, with all its chunks, or change nothing."""
         ...
 
@@ -31,7 +31,9 @@ class DocumentStore(Protocol):
         """Return documents in the order of their addresses."""
         ...
 
-    async def find(self, name: str, *, where: Filter | None = None) -> Document | None:
+    async def find(
+        self, name: str, *, where: Filter | None = None
+    ) -> StoredDocument | None:
         """Return the document with this address, else one whose address, then title contains the name."""
         ...
 

@@ -10,7 +10,7 @@ MetadataValue: TypeAlias = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class StoredDocument:
     """A document in a store. `id` follows from `uri`; `digest` is the SHA-256 of its content, as hex."""
 
     id: str
@@ -32,7 +32,7 @@ class Chunk:
     """
 
     id: str
-    document: Document
+    document: StoredDocument
     text: str
     section: tuple[str, ...] = ()
     page: int | None = None
@@ -52,7 +52,7 @@ class SearchHit:
 class DocumentPage:
     """Some of the documents that match a filter, and the number of all of them."""
 
-    documents: tuple[Document, ...]
+    documents: tuple[StoredDocument, ...]
     total: int
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from mcpagent.documents.chunking import chunks_of, document_id, title_of
 from mcpagent.documents.document_reading.reading_files import text_of_file
 from mcpagent.documents.document_store import DocumentStore
-from mcpagent.documents.document_values import Chunk, Document, UriPrefix
+from mcpagent.documents.document_values import Chunk, StoredDocument, UriPrefix
 from mcpagent.documents.sources import (
     Content,
     Source,
@@ -110,7 +110,10 @@ class _Indexing:
         self.report = IndexReport()
 
     async def index(
-        self, source: Source, known: Document | None, client: httpx2.AsyncClient | None
+        self,
+        source: Source,
+        known: StoredDocument | None,
+        client: httpx2.AsyncClient | None,
     ) -> None:
         """Read a source that has changed, and save its document."""
         if known is not None and _is_current(source, known):
@@ -141,7 +144,7 @@ class _Indexing:
         await self._store.save(document, chunks)
         return ("added" if before is None else "changed"), len(chunks)
 
-    async def _touch(self, before: Document, content: Content) -> None:
+    async def _touch(self, before: StoredDocument, content: Content) -> None:
         """Store another time of the same content, so that the next run does not read it."""
         metadata = {**before.metadata, **dict(content.state)}
         if metadata != before.metadata:
@@ -166,10 +169,10 @@ class _Indexing:
 
 def _read(
     source: Source, content: Content, digest: str
-) -> tuple[Document, Sequence[Chunk]]:
+) -> tuple[StoredDocument, Sequence[Chunk]]:
     assert content.data is not None
     text = text_of_file(content.data, source.uri if source.url else str(source.path))
-    document = Document(
+    document = StoredDocument(
         document_id(source.uri),
         source.uri,
         title_of(text) or source.name,
@@ -180,26 +183,26 @@ def _read(
     return document, chunks_of(document, text)
 
 
-def _is_current(source: Source, known: Document) -> bool:
+def _is_current(source: Source, known: StoredDocument) -> bool:
     return known.metadata.get("reader") == READER and source.is_unchanged(known)
 
 
-def _is_of(document: Document, digest: str) -> bool:
+def _is_of(document: StoredDocument, digest: str) -> bool:
     return document.digest == digest and document.metadata.get("reader") == READER
 
 
-async def _stored(store: DocumentStore, uri: str) -> Document | None:
+async def _stored(store: DocumentStore, uri: str) -> StoredDocument | None:
     """Return the document with exactly this address; of all that begin with it, it is the first."""
     page = await store.documents(limit=1, where=UriPrefix(uri))
     return next((one for one in page.documents if one.uri == uri), None)
 
 
-async def _known(store: DocumentStore, root: Source) -> dict[str, Document]:
+async def _known(store: DocumentStore, root: Source) -> dict[str, StoredDocument]:
     """Return the documents of a root by their addresses."""
     if root.path is None or not root.path.is_dir():
         found = await _stored(store, root.uri)
         return {} if found is None else {found.uri: found}
-    known: dict[str, Document] = {}
+    known: dict[str, StoredDocument] = {}
     where = UriPrefix(root.uri.rstrip("/") + "/")
     while True:
         page = await store.documents(offset=len(known), limit=_PAGE, where=where)
@@ -208,7 +211,7 @@ async def _known(store: DocumentStore, root: Source) -> dict[str, Document]:
             return known
 
 
-def _gone(known: dict[str, Document], files: Sequence[Source]) -> list[str]:
+def _gone(known: dict[str, StoredDocument], files: Sequence[Source]) -> list[str]:
     found = {file.uri for file in files}
     return [
         uri for uri, document in known.items() if uri not in found and is_gone(document)

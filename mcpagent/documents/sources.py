@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
 from mcpagent.documents.document_reading.reading_files import MOST_BYTES, read_file
-from mcpagent.documents.document_values import Document, MetadataValue
+from mcpagent.documents.document_values import MetadataValue, StoredDocument
 from mcpagent.errors import DocumentReadError, InputError
 from mcpagent.utilities.text.safe_text import error_text, safe_line
 
@@ -38,7 +38,7 @@ class Source:
     is_named: bool = True
     """False for a file that was found in a folder."""
 
-    def is_unchanged(self, document: Document) -> bool:
+    def is_unchanged(self, document: StoredDocument) -> bool:
         """Return whether the file has the size and the time that the document was read with."""
         return bool(self.state) and all(
             document.metadata.get(key) == value for key, value in self.state
@@ -104,14 +104,14 @@ def _file(path: Path, *, is_named: bool) -> Source:
     return Source(path.as_uri(), path.name, path, state=state, is_named=is_named)
 
 
-def is_gone(document: Document) -> bool:
+def is_gone(document: StoredDocument) -> bool:
     """Return whether the document is of a file that no longer exists."""
     parts = urlsplit(document.uri)
     return parts.scheme == "file" and not os.path.lexists(url2pathname(parts.path))
 
 
 async def content_of(
-    source: Source, before: Document | None, client: httpx2.AsyncClient | None
+    source: Source, before: StoredDocument | None, client: httpx2.AsyncClient | None
 ) -> Content:
     """Return the content of a file or page. Raises `DocumentReadError`."""
     if source.path is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from mcpagent.documents.document_values import Chunk, Document, MetadataValue
+from mcpagent.documents.document_values import Chunk, MetadataValue, StoredDocument
 
 HOSTILE = [
     "1=1) OR (1=1",
@@ -30,13 +30,13 @@ HOSTILE = [
 ]
 
 
-def document(uri: str, title: str = "", **metadata: MetadataValue) -> Document:
+def document(uri: str, title: str = "", **metadata: MetadataValue) -> StoredDocument:
     """Return a document whose ID and digest follow from its address."""
     name = hashlib.sha256(uri.encode("utf-8", "replace")).hexdigest()
-    return Document(name[:32], uri, title or uri, name, 1_000.0, metadata)
+    return StoredDocument(name[:32], uri, title or uri, name, 1_000.0, metadata)
 
 
-def chunks(of: Document, texts: Sequence[str], pages: Mapping[int, int] | None = None) -> list[Chunk]:
+def chunks(of: StoredDocument, texts: Sequence[str], pages: Mapping[int, int] | None = None) -> list[Chunk]:
     """Return a chunk for each text, below a heading that names its place."""
     found: list[Chunk] = []
     for place, text in enumerate(texts):

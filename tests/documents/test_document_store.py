@@ -19,13 +19,13 @@ from mcpagent.documents.document_store import DocumentStore
 from mcpagent.documents.document_values import (
     AllOf,
     AnyOf,
-    Document,
     Filter,
     MetadataAfter,
     MetadataBefore,
     MetadataEquals,
     MetadataIn,
     NameContains,
+    StoredDocument,
     UriPrefix,
 )
 from mcpagent.documents.stores.sqlite_documents import SqliteDocuments
@@ -216,7 +216,7 @@ documents = st.builds(
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(documents, filters), min_size=5, max_size=15))
-def test_a_filter_means_the_same_as_its_definition(tmp_path: Path, rows: list[tuple[Document, Filter]]) -> None:
+def test_a_filter_means_the_same_as_its_definition(tmp_path: Path, rows: list[tuple[StoredDocument, Filter]]) -> None:
     """Compare each filter, compiled by each store, with the pure function."""
 
     async def compare(made: Callable[[Path], DocumentStore], folder: Path) -> None:

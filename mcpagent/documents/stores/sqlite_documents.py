@@ -9,16 +9,17 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from mcpagent.documents.document_filters import comparable, folded_name, identity
 from mcpagent.documents.document_values import (
     Chunk,
-    Document,
     DocumentPage,
     Filter,
     MetadataValue,
     SearchHit,
+    StoredDocument,
 )
 from mcpagent.documents.stores.chunk_vectors import ChunkVectors, installed_embedder
 from mcpagent.documents.stores.rank_fusion import fused
@@ -61,7 +62,7 @@ class SqliteDocuments:
             embedder = installed_embedder()
         self._vectors = ChunkVectors(embedder) if embedder is not None else None
 
-    async def save(self, document: Document, chunks: Sequence[Chunk]) -> None:
+    async def save(self, document: StoredDocument, chunks: Sequence[Chunk]) -> None:
         """Add the document, or replace the one with its address, with all its chunks, or change nothing."""
         await asyncio.to_thread(self._save, document, tuple(chunks))
 
@@ -76,7 +77,9 @@ class SqliteDocuments:
         condition = sql_condition(where)
         return await self._read(lambda file: _page(file, offset, limit, condition))
 
-    async def find(self, name: str, *, where: Filter | None = None) -> Document | None:
+    async def find(
+        self, name: str, *, where: Filter | None = None
+    ) -> StoredDocument | None:
         """Return the document with this address, else one whose address, then title contains the name."""
         condition = sql_condition(where)
         return await self._read(
@@ -121,6 +124,17 @@ class SqliteDocuments:
         """Close the store. Later calls raise `DocumentStoreError`."""
         await asyncio.to_thread(self._file.close)
 
+    async def __aenter__(self) -> SqliteDocuments:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
     async def count_chunks(self) -> tuple[int, int]:
         """Return the number of chunks, and of those with a vector of this store's encoder."""
         return await self._read(self._counted)
@@ -145,7 +159,7 @@ class SqliteDocuments:
 
         return await asyncio.to_thread(run)
 
-    def _save(self, document: Document, chunks: Sequence[Chunk]) -> None:
+    def _save(self, document: StoredDocument, chunks: Sequence[Chunk]) -> None:
         vectors: dict[str, bytes] = {}
         if self._vectors is not None:
             with self._file.reading() as connection:
@@ -223,7 +237,7 @@ class SqliteDocuments:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _insert_document(connection: sqlite3.Connection, document: Document) -> int:
+def _insert_document(connection: sqlite3.Connection, document: StoredDocument) -> int:
     uri, title = without_halves(document.uri), without_halves(document.title)
     names = (uri, title, folded_name(uri), folded_name(title))
     number = connection.execute(
@@ -245,7 +259,7 @@ def _insert_document(connection: sqlite3.Connection, document: Document) -> int:
 
 
 def _insert_chunk(
-    connection: sqlite3.Connection, document: int, of: Document, chunk: Chunk
+    connection: sqlite3.Connection, document: int, of: StoredDocument, chunk: Chunk
 ) -> int:
     section = json.dumps(chunk.section)
     number = connection.execute(
@@ -292,7 +306,7 @@ def _spaced(text: str) -> str:
     return _UNSPACED.sub(r" \g<0> ", text)
 
 
-def _embedded_text(document: Document, chunk: Chunk) -> str:
+def _embedded_text(document: StoredDocument, chunk: Chunk) -> str:
     return "\n".join([document.title, *chunk.section, chunk.text])
 
 
@@ -327,7 +341,7 @@ def _page(
 
 def _find(
     connection: sqlite3.Connection, name: str, condition: Condition
-) -> Document | None:
+) -> StoredDocument | None:
     wanted = folded_name(name)
     places = ["d.uri = ?"]
     values = [name]
@@ -438,10 +452,10 @@ def _parts_of(word: str) -> list[str]:
     return (pairs or chars) + _UNSPACED.sub(" ", word).split()
 
 
-def _document_of(row: Sequence[Any]) -> Document:
+def _document_of(row: Sequence[Any]) -> StoredDocument:
     identifier, uri, title, digest, indexed_at, metadata = row
     found: Mapping[str, MetadataValue] = json.loads(metadata)
-    return Document(identifier, uri, title, digest, indexed_at, found)
+    return StoredDocument(identifier, uri, title, digest, indexed_at, found)
 
 
 def _chunk_of(row: Sequence[Any]) -> Chunk:
