@@ -47,6 +47,7 @@ ORDER = (
     "cli/chat",
     "cli/sessions_command",
     "cli/runs_command",
+    "cli/documents_command",
     "cli/gateway_command",
     "cli/setup",
     "cli",
