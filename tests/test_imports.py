@@ -47,8 +47,8 @@ ORDER = (
     "cli/chat",
     "cli/sessions_command",
     "cli/runs_command",
-    "cli/documents_command",
     "cli/gateway_command",
+    "cli/documents_command",
     "cli/setup",
     "cli",
 )

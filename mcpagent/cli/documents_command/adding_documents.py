@@ -12,7 +12,7 @@ from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.common.number_formats import counted, duration
 from mcpagent.cli.common.options import LARGEST, Options
 from mcpagent.cli.documents_command.store_of_documents import (
-    address_of,
+    document_address,
     documents_file,
     existing_store,
 )
@@ -159,7 +159,7 @@ async def _remove(options: Options, names: Sequence[str], *, yes: bool) -> ExitC
 
 async def _meant(store: SqliteDocuments, name: str) -> dict[str, StoredDocument]:
     """Return the documents with this path or address, or below it."""
-    uri = address_of(name, is_path=True)
+    uri = document_address(name, is_path=True)
     below = UriPrefix(uri.rstrip("/") + "/")
     page = await store.documents(limit=LARGEST, where=below)
     found = {one.uri: one for one in page.documents}

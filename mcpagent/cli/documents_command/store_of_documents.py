@@ -32,7 +32,7 @@ async def existing_store(options: Options) -> AsyncIterator[SqliteDocuments]:
         yield store
 
 
-def address_of(name: str, *, is_path: bool = False) -> str:
+def document_address(name: str, *, is_path: bool = False) -> str:
     """Return the address of a file that exists, or `is_path`, else the name unchanged."""
     if "://" in name:
         return name
@@ -44,7 +44,7 @@ def address_of(name: str, *, is_path: bool = False) -> str:
 
 async def the_document(store: DocumentStore, name: str) -> StoredDocument:
     """Return the document with this path, address or part of a name. Raises `InputError`."""
-    found = await store.find(address_of(name))
+    found = await store.find(document_address(name))
     if found is None:
         raise InputError(
             f'no document has "{safe_line(name, 100)}" in its name; see mcpagent docs list'
