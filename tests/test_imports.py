@@ -48,6 +48,7 @@ ORDER = (
     "cli/sessions_command",
     "cli/runs_command",
     "cli/gateway_command",
+    "cli/documents_command",
     "cli/setup",
     "cli",
 )

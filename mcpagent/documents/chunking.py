@@ -45,7 +45,7 @@ def document_id(uri: str) -> str:
     return hashlib.sha256(without_halves(uri).encode()).hexdigest()[:32]
 
 
-def title_of(found: DocumentText) -> str:
+def document_title(found: DocumentText) -> str:
     """Return the title of a text: that of the file, of its front matter, or its first heading, "" if it has none."""
     if found.title:
         return found.title

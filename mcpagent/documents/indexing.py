@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from mcpagent.documents.chunking import chunks_of, document_id, title_of
+from mcpagent.documents.chunking import chunks_of, document_id, document_title
 from mcpagent.documents.document_reading.reading_files import text_of_file
-from mcpagent.documents.document_store import DocumentStore
-from mcpagent.documents.document_values import Chunk, StoredDocument, UriPrefix
-from mcpagent.documents.sources import (
+from mcpagent.documents.document_sources import (
     Content,
     Source,
     content_of,
@@ -23,6 +21,8 @@ from mcpagent.documents.sources import (
     is_gone,
     source_of,
 )
+from mcpagent.documents.document_store import DocumentStore
+from mcpagent.documents.document_values import Chunk, StoredDocument, UriPrefix
 from mcpagent.errors import DocumentReadError
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _read(
     document = StoredDocument(
         document_id(source.uri),
         source.uri,
-        title_of(text) or source.name,
+        document_title(text) or source.name,
         digest,
         time.time(),
         {"kind": text.kind, "reader": READER, **dict(content.state)},

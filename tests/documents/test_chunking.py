@@ -7,7 +7,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpagent.documents.chunking import CHUNK_CHARACTERS, chunks_of, document_id, title_of
+from mcpagent.documents.chunking import CHUNK_CHARACTERS, chunks_of, document_id, document_title
 from mcpagent.documents.document_reading.text_parts import DocumentText, Markup, TextPart
 from mcpagent.documents.document_values import Chunk
 from tests.documents.sample_documents import document
@@ -117,7 +117,7 @@ def test_an_unchanged_part_of_a_changed_document_keeps_its_id() -> None:
     ],
 )
 def test_a_title_is_that_of_the_front_matter_or_the_first_heading(text: str, title: str) -> None:
-    assert title_of(DocumentText("markdown", "markdown", (TextPart(text),))) == title
+    assert document_title(DocumentText("markdown", "markdown", (TextPart(text),))) == title
 
 
 @settings(max_examples=60, deadline=None)

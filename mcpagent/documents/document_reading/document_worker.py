@@ -10,7 +10,7 @@ import sys
 import zipfile
 from typing import Any, cast
 
-from mcpagent.documents.document_reading.parsers import parsed
+from mcpagent.documents.document_reading.parsers import parsed_document
 from mcpagent.documents.document_reading.text_parts import Kind
 from mcpagent.errors import DocumentReadError
 from mcpagent.history.intake.file_worker import limit_process
@@ -22,7 +22,7 @@ _PIP = "pip install 'mcpagent[documents]'"
 def answer_to(data: bytes, kind: str) -> dict[str, Any]:
     """Return the text of a file, or the reason and the problem, as JSON."""
     try:
-        found = parsed(data, cast("Kind", kind), "")
+        found = parsed_document(data, cast("Kind", kind), "")
     except DocumentReadError as error:
         return {"error": [error.reason, str(error).removeprefix(": ")]}
     except RecursionError:

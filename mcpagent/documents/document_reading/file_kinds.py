@@ -45,7 +45,7 @@ _MARKS = (
 """Byte order marks; that of UTF-16 begins like that of UTF-32."""
 
 
-def kind_of(data: bytes, name: str) -> Kind | None:
+def document_kind(data: bytes, name: str) -> Kind | None:
     """Return the kind of a file, None if it has no text that can be read."""
     start = data[:_LOOKED_AT]
     if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:5] == b"%PDF-":
@@ -71,7 +71,7 @@ def _is_email(start: bytes) -> bool:
     return bool(_SENDER.search(header) and _SENT.search(header))
 
 
-def decoded(data: bytes) -> str:
+def decoded_text(data: bytes) -> str:
     """Return the text: by its byte order mark, else as UTF-8, else by the encoding that fits its beginning best."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):

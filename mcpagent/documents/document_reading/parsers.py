@@ -11,7 +11,7 @@ from email.message import EmailMessage, Message, MIMEPart
 from typing import Any
 from urllib.parse import unquote
 
-from mcpagent.documents.document_reading.file_kinds import decoded, kind_of
+from mcpagent.documents.document_reading.file_kinds import decoded_text, document_kind
 from mcpagent.documents.document_reading.text_parts import (
     DocumentText,
     Kind,
@@ -39,12 +39,12 @@ _PACKAGE = "{http://www.idpf.org/2007/opf}"
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 
 
-def parsed(data: bytes, kind: Kind, name: str, depth: int = 0) -> DocumentText:
+def parsed_document(data: bytes, kind: Kind, name: str, depth: int = 0) -> DocumentText:
     """Return the text of a file. Raises `DocumentReadError`, and any error of a parser."""
     if kind == "zip":
         kind = _kind_of_zip(data, name)
     if kind in _PLAIN:
-        return DocumentText(kind, _PLAIN[kind], (TextPart(decoded(data)),))
+        return DocumentText(kind, _PLAIN[kind], (TextPart(decoded_text(data)),))
     if kind == "email":
         title, parts = _email(data, depth)
     else:
@@ -244,7 +244,7 @@ def _parts_of_message(message: EmailMessage, depth: int) -> Iterator[TextPart]:
         _, parts = _html(_payload(body))
         text = "\n\n".join(part.text for part in parts)
     elif body is not None:
-        text = decoded(_payload(body))
+        text = decoded_text(_payload(body))
     yield TextPart(f"{head}\n\n{text}")
     if depth < _MOST_NESTED:
         for attachment in message.iter_attachments():
@@ -253,15 +253,15 @@ def _parts_of_message(message: EmailMessage, depth: int) -> Iterator[TextPart]:
 
 def _parts_of_attachment(attachment: MIMEPart, depth: int) -> Iterator[TextPart]:
     data, name = _payload(attachment), attachment.get_filename() or "attachment"
-    kind = kind_of(data, name)
+    kind = document_kind(data, name)
     if kind is None or not data:
         return
-    for part in parsed(data, kind, name, depth).parts:
+    for part in parsed_document(data, kind, name, depth).parts:
         yield TextPart(part.text, part.page, (name, *part.section))
 
 
 def _payload(part: MIMEPart) -> bytes:
-    """Return the decoded bytes of a part, of a text in UTF-8; of an attached message its source."""
+    """Return the decoded_text bytes of a part, of a text in UTF-8; of an attached message its source."""
     inner = part.get_payload()
     if isinstance(inner, list):
         return b"".join(one.as_bytes() for one in inner if isinstance(one, Message))

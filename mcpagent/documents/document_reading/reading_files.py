@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mcpagent.documents.document_reading.file_kinds import OLD_OFFICE, decoded, kind_of
+from mcpagent.documents.document_reading.file_kinds import (
+    OLD_OFFICE,
+    decoded_text,
+    document_kind,
+)
 from mcpagent.documents.document_reading.parsers import MOST_CHARACTERS
 from mcpagent.documents.document_reading.text_parts import (
     DocumentText,
@@ -28,7 +32,7 @@ _MARKUP: dict[str, Markup] = {
 }
 
 
-def read_file(path: Path) -> bytes:
+def read_document_file(path: Path) -> bytes:
     """Return the content of a regular file. Raises `DocumentReadError`."""
     shown = safe_line(str(path), 200)
     try:
@@ -44,11 +48,11 @@ def read_file(path: Path) -> bytes:
 def text_of_file(data: bytes, name: str) -> DocumentText:
     """Return the text of a file with this path or address. It blocks. Raises `DocumentReadError`."""
     shown = safe_line(name, 200)
-    kind = kind_of(data, name)
+    kind = document_kind(data, name)
     if kind is None:
         raise DocumentReadError(shown, _unknown(data), reason="unknown-kind")
     if kind in _MARKUP:
-        text = decoded(data)
+        text = decoded_text(data)
         if len(text) > MOST_CHARACTERS:
             problem = f"is longer than {MOST_CHARACTERS:,} characters; split it"
             raise DocumentReadError(shown, problem, reason="too-large")

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import pytest
 
-from mcpagent.documents.document_reading.file_kinds import decoded, kind_of
-from mcpagent.documents.document_reading.reading_files import MOST_BYTES, read_file, text_of_file
+from mcpagent.documents.document_reading.file_kinds import decoded_text, document_kind
+from mcpagent.documents.document_reading.reading_files import MOST_BYTES, read_document_file, text_of_file
 from mcpagent.errors import DocumentReadError
 from tests.documents.document_reading import sample_files as samples
 from tests.made_files import pdf
@@ -85,7 +85,7 @@ def test_a_file_becomes_text_with_pages_and_sections(
     ],
 )
 def test_the_content_decides_on_the_kind(data: bytes, name: str, kind: str | None) -> None:
-    assert kind_of(data, name) == kind
+    assert document_kind(data, name) == kind
 
 
 @each_row(
@@ -101,7 +101,7 @@ def test_the_content_decides_on_the_kind(data: bytes, name: str, kind: str | Non
 )
 def test_encodings_are_detected(text: str, encoding: str) -> None:
     pytest.importorskip("charset_normalizer")
-    assert decoded(text.encode(encoding)) == text
+    assert decoded_text(text.encode(encoding)) == text
 
 
 @each_row(
@@ -132,7 +132,7 @@ def test_a_stream_without_an_end_and_a_large_file_are_not_read(tmp_path: Path) -
         (tmp_path, "unreachable"),
     ):
         with pytest.raises(DocumentReadError) as caught:
-            read_file(path)
+            read_document_file(path)
         assert caught.value.reason == reason
 
 

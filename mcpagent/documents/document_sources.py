@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
-from mcpagent.documents.document_reading.reading_files import MOST_BYTES, read_file
+from mcpagent.documents.document_reading.reading_files import (
+    MOST_BYTES,
+    read_document_file,
+)
 from mcpagent.documents.document_values import MetadataValue, StoredDocument
 from mcpagent.errors import DocumentReadError, InputError
 from mcpagent.utilities.text.safe_text import error_text, safe_line
@@ -115,7 +118,9 @@ async def content_of(
 ) -> Content:
     """Return the content of a file or page. Raises `DocumentReadError`."""
     if source.path is not None:
-        return Content(await asyncio.to_thread(read_file, source.path), source.state)
+        return Content(
+            await asyncio.to_thread(read_document_file, source.path), source.state
+        )
     assert client is not None
     etag = before.metadata.get("etag") if before is not None else None
     headers = {"If-None-Match": etag} if isinstance(etag, str) else {}
