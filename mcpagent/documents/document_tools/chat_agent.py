@@ -135,6 +135,8 @@ def create_chat_agent(
 
 async def summarize_session(state: QASessionState, config: DocumentConfig) -> None:
     """Update `session_context` from the last answer: a callback for `create_qa_toolset(on_ask_complete=...)`."""
+    if not state.qa_history:
+        return
     entry = state.qa_history[-1]
     before = state.session_context or "none"
     answered = f"{entry.question}\n\n{entry.answer}"

@@ -131,7 +131,8 @@ def _info(document: StoredDocument) -> DocumentInfo:
 
 def document_text(document: StoredDocument, chunks: Sequence[Chunk]) -> str:
     """Return a document as text: title, address, and the texts of its chunks below their headings."""
-    texts = [f"Title: {safe_line(document.title, 300)}\nAddress: {document.uri}"]
+    address = safe_line(document.uri, 2_000)
+    texts = [f"Title: {safe_line(document.title, 300)}\nAddress: {address}"]
     above: tuple[str, ...] = ()
     for chunk in chunks:
         texts += [

@@ -239,7 +239,7 @@ class _Cycle:
         if known:
             parts.append(f"About this session: {known}")
         parts += await _recalled_texts(session, question, passages)
-        parts.append(await passages.search(question))
+        parts.append(fenced(await passages.search(question), "Passages"))
         return "\n\n".join(parts)
 
     async def _complete(self, session: QASessionState) -> None:
@@ -265,7 +265,7 @@ async def _recalled_texts(
         cited = cite(chunks, contents, passages.session)
         earlier = f"{entry.question}\n\n{entry.answer}"
         texts.append(fenced(earlier, "Earlier question and answer of this session"))
-        texts.append(passages.show(cited))
+        texts.append(fenced(passages.show(cited), "Passages that it cites"))
     return texts
 
 

@@ -39,8 +39,9 @@ SESSION_NAMESPACE = "haiku.rag.session"
 SEARCH_NAMESPACE = "haiku.rag.search"
 QA_SESSION_NAMESPACE = "haiku.rag.qa_session"
 
-MOST_CITATIONS = 500
-MOST_RESULTS = 1_000
+MOST_CITATIONS = MOST_RESULTS = 200
+"""A passage may have 2,000 characters, and a session stores its state after each run."""
+
 MOST_ANSWERS = 50
 
 
@@ -70,7 +71,7 @@ class DocumentCitation(BaseModel):
 class SessionState(BaseModel):
     """The documents that a session may use, by names ([]: all), and the numbers of its citations.
 
-    A number belongs to one chunk for as long as the state is stored. `citations` has the last 500 of them.
+    A number belongs to one chunk for as long as the state is stored. `citations` has the last 200.
     """
 
     document_filter: list[str] = []
@@ -92,12 +93,12 @@ class SessionState(BaseModel):
 
 
 class SearchState(BaseModel):
-    """The results of all searches of a session, the last 1,000."""
+    """The results of all searches of a session, the last 200."""
 
     results: list[DocumentCitation] = []
 
     def add(self, found: Sequence[DocumentCitation]) -> None:
-        """Append results, and drop the oldest ones beyond 1,000."""
+        """Append results, and drop the oldest ones beyond 200."""
         self.results = [*self.results, *found][-MOST_RESULTS:]
 
 

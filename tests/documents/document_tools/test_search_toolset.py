@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mcpagent import Agent, ScriptedModel, ToolCall
 from mcpagent.documents import (
     SEARCH_NAMESPACE,
     SESSION_NAMESPACE,
+    AgentDeps,
     DocumentConfig,
     NameContains,
     SearchState,
@@ -56,6 +59,23 @@ def prepared_again(context: ToolContext) -> ToolContext:
 async def test_without_session_state_each_call_counts_from_one() -> None:
     results = await called(create_search_toolset(CONFIG), search("sea wall"), search("tides"), store=climate())
     assert [result.text.split("\n\n")[1][:3] for result in results] == ["[1]", "[1]"]
+
+
+async def test_numbers_are_the_same_in_another_process(tmp_path: Path) -> None:
+    """The state is stored with the session; a new agent with the same store of sessions restores it."""
+    numbers: list[str] = []
+    for query in ("sea wall", "the sea rises a year"):
+        model = ScriptedModel([ToolCall("1", "search", {"query": query}), "done"])
+        options: dict[str, Any] = {"tools": [create_search_toolset(CONFIG)], "sessions": tmp_path / "sessions.db"}
+        async with Agent(model, **options) as agent:
+            context = prepared("search")
+            session = agent.session("ann", deps=AgentDeps(climate(), context), tool_context=context)
+            await session.ask("go")
+            text = session.messages[-2].tool_results[0].text
+            numbers += [line for line in text.splitlines() if line.startswith("[")]
+    assert numbers[:2] == ["[1] **Secret** > Plans", "[2] **Sea** > Sea level (p. 3)"]
+    assert numbers[2] == "[2] **Sea** > Sea level (p. 3)"
+    assert "[1] **Secret** > Plans" in numbers[3:]
 
 
 @each_row(
