@@ -36,13 +36,15 @@ _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_na
 
 
 class MetadataCondition(BaseModel):
-    """A condition on one metadata field. Give exactly one of equals, one_of, before and after."""
+    """A condition on one metadata field. Give exactly one of equals, in, before and after."""
 
     model_config = _STRICT
 
     key: _Text
     equals: _Value | None = None
-    one_of: Annotated[list[_Value], Field(max_length=MOST_VALUES)] | None = None
+    one_of: Annotated[list[_Value], Field(max_length=MOST_VALUES)] | None = Field(
+        default=None, alias="in"
+    )
     before: _Value | None = None
     """Less than this; dates as ISO text"""
     after: _Value | None = None
@@ -77,7 +79,7 @@ def _metadata_filter(condition: MetadataCondition) -> Filter:
     given = list(_comparisons(condition))
     if len(given) != 1:
         raise InputError(
-            "filter: metadata: give exactly one of equals, one_of, before and after for each key"
+            "filter: metadata: give exactly one of equals, in, before and after for each key"
         )
     return given[0]
 

@@ -110,7 +110,7 @@ def calls_with(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "search", {"query": text}
     for condition in ("equals", "before", "after"):
         yield "search", {"query": "search guide", "filter": {"metadata": [{"key": "k", condition: text}]}}
-    yield "search", {"query": "search guide", "filter": {"metadata": [{"key": "k", "one_of": [text, "User guide"]}]}}
+    yield "search", {"query": "search guide", "filter": {"metadata": [{"key": "k", "in": [text, "User guide"]}]}}
     yield "search", {"query": "search guide", "filter": {"metadata": [{"key": text, "equals": "x"}]}}
     yield "search", {"query": "search guide", "filter": {"name": text}}
     yield "search", {"query": "search guide", "filter": {"uri_prefix": text}}

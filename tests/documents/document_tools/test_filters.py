@@ -75,7 +75,7 @@ def test_the_session_filter_is_combined_with_the_developers() -> None:
         ({"name": "x"}, [NameContains("x")]),
         ({"uri_prefix": "p\0"}, [UriPrefix("p\N{REPLACEMENT CHARACTER}")]),
         (
-            {"metadata": [{"key": "year", "after": 2020}, {"key": "kind", "one_of": ["a", "b"]}]},
+            {"metadata": [{"key": "year", "after": 2020}, {"key": "kind", "in": ["a", "b"]}]},
             [MetadataAfter("year", 2020), MetadataIn("kind", ("a", "b"))],
         ),
         ({"metadata": [{"key": "k", "before": "2024-01-01"}]}, [MetadataBefore("k", "2024-01-01")]),
@@ -102,7 +102,7 @@ def test_a_condition_has_one_comparison(condition: dict[str, Any]) -> None:
         {"name": "\ud800"},
         {"metadata": [{"key": "k", "equals": float("nan")}]},
         {"metadata": [{"key": "k", "equals": [1]}]},
-        {"metadata": [{"key": "k", "one_of": ["x"] * 101}]},
+        {"metadata": [{"key": "k", "in": ["x"] * 101}]},
         {"metadata": [{"key": "k", "equals": "x"}] * 21},
     ],
 )
