@@ -19,12 +19,13 @@ from mcpagent.history.intake.file_worker import limit_process
 from mcpagent.run.large_results.parsed_outputs import ParsedOutput, read_data
 from mcpagent.utilities.text.safe_text import without_halves
 
-SECONDS = 10.0
+SECONDS = 5.0
 """CPU time of one query, without the time for reading the output."""
 
 MOST_COLUMNS = 500
 _MOST_CHARACTERS = 10_000_000
 _STEPS = 10_000
+_MOST_SHOWN, _MOST_ANSWERED = 2_000, 200_000
 _LARGEST = 1 << 63
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?")
 _READING = frozenset(
@@ -152,20 +153,29 @@ def _rows(cursor: sqlite3.Cursor, request: Mapping[str, Any]) -> dict[str, Any]:
     for _ in range(request["offset"]):
         if cursor.fetchone() is None:
             break
-    found = cursor.fetchmany(request["limit"] + 1)
-    rows = [dict(zip(names, map(_shown, row), strict=True)) for row in found]
-    left = "more" if len(rows) > request["limit"] else ""
-    return {"rows": rows[: request["limit"]], "left": left}
+    rows: list[dict[str, Any]] = []
+    characters = 0
+    for row in cursor:
+        if len(rows) == request["limit"] or characters > _MOST_ANSWERED:
+            return {"rows": rows, "left": "more"}
+        shown = list(map(_shown, row))
+        characters += sum(len(str(value)) for value in shown)
+        rows.append(dict(zip(names, shown, strict=True)))
+    return {"rows": rows, "left": ""}
 
 
 def _shown(value: Any) -> Any:
     if isinstance(value, bytes):
         return f"{len(value):,} bytes"
+    if isinstance(value, str) and len(value) > _MOST_SHOWN:
+        return f"{value[:_MOST_SHOWN]}... ({len(value):,} characters)"
     return value
 
 
 def _reason(error: BaseException) -> str:
     text = str(error)
+    if isinstance(error, MemoryError):
+        return "it needs too much memory; make it simpler"
     if text == "interrupted":
         return "it takes too long; make it simpler"
     if text in ("not authorized", "authorization denied") or "prohibited" in text:

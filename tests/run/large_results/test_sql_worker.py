@@ -79,6 +79,16 @@ def test_a_query_without_an_end_is_stopped() -> None:
     assert "it takes too long" in answer["error"]
 
 
+def test_an_answer_is_bounded() -> None:
+    text = json.dumps([{"t": "x" * 5_000}] * 300)
+    first = answer_sql(text, {"sql": "SELECT t FROM data", "offset": 0, "limit": 200})
+    assert first["left"] == "more"
+    assert 90 < len(first["rows"]) < 110
+    assert first["rows"][0]["t"] == f"{'x' * 2_000}... (5,000 characters)"
+    last = answer_sql(text, {"sql": "SELECT t FROM data", "offset": 290, "limit": 200})
+    assert (len(last["rows"]), last["left"]) == (10, "")
+
+
 def test_too_many_columns_are_refused() -> None:
     wide = json.dumps([{f"c{number}": number for number in range(501)}])
     assert "over 500 columns" in rows(wide, "SELECT 1")["error"]
