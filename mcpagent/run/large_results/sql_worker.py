@@ -56,29 +56,33 @@ def load(database: sqlite3.Connection, tables: Mapping[str, list[Any]]) -> None:
     """Create the tables. Raises `ValueError` for a table with too many columns."""
     known: set[str] = set()
     for name, rows in tables.items():
-        table = _unique(name, known)
         objects = [row if isinstance(row, Mapping) else {"value": row} for row in rows]
-        keys = list(dict.fromkeys(key for row in objects for key in row)) or ["value"]
-        if len(keys) > MOST_COLUMNS:
-            raise ValueError(f"it has over {MOST_COLUMNS} columns; use a path instead")
-        used: set[str] = set()
-        columns = [_unique(key, used) for key in keys]
-        numeric = [_is_numeric(row.get(key) for row in objects) for key in keys]
-        declared = [
-            f"{column}{' NUMERIC' if is_number else ''}"
-            for column, is_number in zip(columns, numeric, strict=True)
-        ]
-        database.execute(f"CREATE TABLE {table} ({', '.join(declared)})")
-        places = ", ".join("?" * len(keys))
-        values = (
-            [
-                _stored(row.get(key), is_number)
-                for key, is_number in zip(keys, numeric, strict=True)
-            ]
-            for row in objects
-        )
-        database.executemany(f"INSERT INTO {table} VALUES ({places})", values)  # noqa: S608 - quoted names alone
+        _load_table(database, _unique(name, known), objects)
     database.commit()
+
+
+def _load_table(
+    database: sqlite3.Connection, table: str, objects: Sequence[Mapping[str, Any]]
+) -> None:
+    keys = list(dict.fromkeys(key for row in objects for key in row)) or ["value"]
+    if len(keys) > MOST_COLUMNS:
+        raise ValueError(f"it has over {MOST_COLUMNS} columns; use a path instead")
+    known: set[str] = set()
+    columns: list[str] = []
+    numeric: list[bool] = []
+    for key in keys:
+        is_number = _is_numeric(row.get(key) for row in objects)
+        kind = " NUMERIC" if is_number else ""
+        columns.append(f"{_unique(key, known)}{kind}")
+        numeric.append(is_number)
+    database.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+    places = ", ".join("?" * len(keys))
+    fields = list(zip(keys, numeric, strict=True))
+    values = (
+        [_stored(row.get(key), is_number) for key, is_number in fields]
+        for row in objects
+    )
+    database.executemany(f"INSERT INTO {table} VALUES ({places})", values)  # noqa: S608 - quoted names alone
 
 
 def _unique(name: object, known: set[str]) -> str:
