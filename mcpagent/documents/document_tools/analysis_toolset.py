@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import NoneType
 from typing import TypedDict
 
 from pydantic import BaseModel
@@ -25,7 +24,7 @@ from mcpagent.errors import InputError
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.definition import Definition, RunOptions, Wrapper
 from mcpagent.toolsets.functions import FunctionToolset
-from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.python.argument_checks import checked
 from mcpagent.values.events import Event, SubagentEvent, ToolCallFinished
 from mcpagent.values.messages import Text
 from mcpagent.values.tools import Tool, ToolOutput
@@ -67,6 +66,7 @@ class FoundPassage(TypedDict):
     text: str
 
 
+@checked()
 def create_analysis_toolset(
     config: DocumentConfig,
     base_filter: Filter | None = None,
@@ -86,7 +86,6 @@ def create_analysis_toolset(
         tool_name: The name of the tool.
         code_mode: The limits of the programs.
     """
-    expect("code_mode", code_mode, (CodeMode, NoneType), "CodeMode(...)")
     require_installed()
 
     async def analyze(

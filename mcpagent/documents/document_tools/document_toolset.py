@@ -19,6 +19,7 @@ from mcpagent.documents.document_values import Chunk, Filter, StoredDocument
 from mcpagent.errors import InputError
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.functions import FunctionToolset
+from mcpagent.utilities.python.argument_checks import checked
 from mcpagent.utilities.text.for_model import fenced
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.tools import ToolOutput
@@ -53,6 +54,7 @@ class DocumentListResponse(BaseModel):
     total_documents: int
 
 
+@checked()
 def create_document_toolset(
     config: DocumentConfig, base_filter: Filter | None = None
 ) -> FunctionToolset:

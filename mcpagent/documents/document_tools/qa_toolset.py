@@ -39,6 +39,7 @@ from mcpagent.documents.document_values import Chunk, Filter
 from mcpagent.errors import InputError, OutputError
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.functions import FunctionToolset
+from mcpagent.utilities.python.argument_checks import checked
 from mcpagent.utilities.text.for_model import fenced
 from mcpagent.values.messages import Text
 from mcpagent.values.tool_context import ToolContext
@@ -83,6 +84,7 @@ OnAskComplete: TypeAlias = Callable[
 """Callback after each answer. Its errors are logged, and the answer stays."""
 
 
+@checked()
 def create_qa_toolset(
     config: DocumentConfig,
     base_filter: Filter | None = None,

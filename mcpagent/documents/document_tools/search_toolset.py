@@ -24,8 +24,10 @@ from mcpagent.documents.document_tools.session_state import (
 from mcpagent.documents.document_values import Chunk, Filter
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.functions import FunctionToolset
+from mcpagent.utilities.python.argument_checks import checked
 
 
+@checked()
 def create_search_toolset(
     config: DocumentConfig,
     expand_context: bool = True,

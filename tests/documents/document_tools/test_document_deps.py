@@ -237,3 +237,11 @@ async def test_fifty_users_of_one_toolset_see_their_own_documents(tmp_path: Path
 def test_an_unusable_option_is_refused(limit: Any) -> None:
     with pytest.raises(ConfigError, match=r"DocumentConfig\.limit"):
         DocumentConfig(limit=limit)
+
+
+@each_row("create", [create_search_toolset, create_document_toolset, create_qa_toolset, create_analysis_toolset])
+def test_what_is_no_filter_or_config_is_refused_at_once(create: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="base_filter"):
+        create(DocumentConfig(), base_filter="uri LIKE 'open/%'")
+    with pytest.raises(ConfigError, match="config"):
+        create("openai:gpt-4o")
