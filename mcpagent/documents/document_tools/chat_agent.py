@@ -48,7 +48,7 @@ _CHAT = (
 
 @dataclass(frozen=True, slots=True)
 class DocumentAgent:
-    """An agent for many users at once: each run is a conversation of its own with the `deps` that you pass.
+    """An agent for many users at once: each run is a separate conversation with the `deps` that you pass.
 
     Each run starts and closes an `Agent` with these values. For MCP servers, stored sessions or approvals, use `Agent`
     and `agent.session(deps=deps, tool_context=deps.tool_context)`.
@@ -101,7 +101,7 @@ class ChatDeps(AgentDeps):
         fields = value.get(self.state_key or "", value)
         session = self.tool_context.get(QA_SESSION_NAMESPACE, QASessionState)
         initial = fields.get("initial_context") if isinstance(fields, Mapping) else None
-        # What the server has stored may be newer than what the client has.
+        # The stored context may be newer than the client's.
         if session is None or session.session_context or not isinstance(initial, str):
             return
         session.session_context = initial[:_MOST_CONTEXT]

@@ -1,4 +1,4 @@
-"""Requests that a document tool makes to a model: each is a run of an agent of its own."""
+"""Requests that a document tool makes to a model, each as a run of a separate agent."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class VisibleDocuments:
     async def only(self, document_name: str | None) -> VisibleDocuments:
         """Return the documents whose address or title contains the name; all without a name.
 
-        Raises `InputError` if there is none.
+        Raises `InputError` if no document has it.
         """
         if document_name is None or not document_name.strip():
             return self
@@ -132,7 +132,7 @@ class VisibleDocuments:
         return await self.store.documents(offset=offset, limit=limit, where=self.where)
 
     async def find(self, name: str) -> StoredDocument:
-        """Return a document by address or title. Raises `InputError` if there is none."""
+        """Return a document by address or title. Raises `InputError` if no document matches."""
         wanted = storable(name)[:MOST_QUERY_CHARACTERS]
         found = None
         if wanted.strip():

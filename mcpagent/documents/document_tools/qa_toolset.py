@@ -141,7 +141,7 @@ async def run_qa_core(
         question: The question.
         document_name: Part of the title or address of the documents to use.
         context: State with earlier answers and citation numbers.
-        session_context: What the model should know about the session.
+        session_context: The background of the session, for the model.
         on_qa_complete: A callback after the answer.
         base_filter: The documents that may be used.
 
@@ -171,7 +171,7 @@ class _Passages:
         """Search the documents.
 
         Args:
-            query: What to search for
+            query: The words to search for
             limit: Number of results, 1 to 50
         """
         found = await search_passages(

@@ -57,7 +57,7 @@ def create_search_toolset(
         Returns passages with citation numbers such as [2]; cite them in your answer.
 
         Args:
-            query: What to search for, in words or as a question
+            query: Words or a question
             limit: Number of results, 1 to 50
             filter: Only documents that meet these conditions
         """

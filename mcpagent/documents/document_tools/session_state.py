@@ -135,7 +135,7 @@ features.add("analysis", _SESSION)
 
 
 def session_state(context: ToolContext) -> SessionState:
-    """Return the context's `SessionState`; one of a single call, whose numbers begin at 1, if it has none."""
+    """Return the context's `SessionState`, else a new one, whose numbers begin at 1."""
     return context.get(SESSION_NAMESPACE, SessionState) or SessionState()
 
 

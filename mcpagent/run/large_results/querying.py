@@ -61,7 +61,7 @@ def query(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
 
 
 def _by_sql(output: LargeOutput, sql: str, offset: int, limit: int) -> str:
-    """Return the rows of the query. The output is parsed by a process of its own, so this blocks."""
+    """Return the rows of the query. A separate process parses the output, so this blocks."""
     from mcpagent.history.intake.file_processing import in_worker
 
     if len(sql) > MAX_SQL:
