@@ -13,6 +13,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from mcpagent.history.intake.file_worker import limit_process
@@ -131,9 +132,17 @@ def answer_sql(
     data = read_data(text)
     if data.value is None:
         return {"error": f"It cannot be queried: {data.why or f'it is {data.kind}'}."}
-    database = sqlite3.connect(":memory:")
-    database.execute("PRAGMA temp_store = MEMORY")  # sorting writes no file
-    tables = tables_of(data)
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute("PRAGMA temp_store = MEMORY")  # sorting writes no file
+        return _answer(database, tables_of(data), request, seconds)
+
+
+def _answer(
+    database: sqlite3.Connection,
+    tables: Mapping[str, list[Any]],
+    request: Mapping[str, Any],
+    seconds: float,
+) -> dict[str, Any]:
     try:
         load(database, tables)
     except (ValueError, sqlite3.Error) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_what_cannot_be_queried_is_told(arguments: dict[str, Any], words: str) -
 
 def test_sqlite_can_compile_what_we_forbid() -> None:
     """Without the authorizer, the statements above would run: the test of them is one of the authorizer."""
-    database = sqlite3.connect(":memory:")
-    sql_worker.load(database, {"data": SALES})
-    database.execute("DELETE FROM data")
-    assert database.execute("SELECT count(*) FROM data").fetchone() == (0,)
+    with closing(sqlite3.connect(":memory:")) as database:
+        sql_worker.load(database, {"data": SALES})
+        database.execute("DELETE FROM data")
+        assert database.execute("SELECT count(*) FROM data").fetchone() == (0,)
