@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, ScriptedModel, ToolCall, ToolContext, ToolResult, prepare_context
-from mcpagent.documents import AgentDeps
+from mcpagent.documents import AgentDeps, Chunk, DocumentStore, SqliteDocuments, StoredDocument
 from mcpagent.values.events import Event
+from tests.documents.memory_store import MemoryStore
 
 
 def prepared(*features: str, state_key: str | None = None) -> ToolContext:
     """A context with the state of these features."""
     return prepare_context(ToolContext(), list(features), state_key)
+
+
+STORES = ("memory", "sqlite")
+
+
+@asynccontextmanager
+async def opened(
+    kind: str, folder: Path, documents: Iterable[tuple[StoredDocument, list[Chunk]]]
+) -> AsyncIterator[DocumentStore]:
+    """Open a store of this kind with the documents."""
+    folder.mkdir(exist_ok=True)
+    store: Any = MemoryStore() if kind == "memory" else SqliteDocuments(folder / "documents.db", embedder=None)
+    async with store:
+        for document, chunks in documents:
+            await store.save(document, chunks)
+        yield store
 
 
 async def called(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from mcpagent.documents import (
     DocumentStore,
     SearchState,
     SessionState,
-    SqliteDocuments,
     ToolContext,
     UriPrefix,
     create_analysis_toolset,
@@ -35,7 +34,7 @@ from mcpagent.values.events import Emit
 from mcpagent.values.tools import Tool
 from tests.documents.memory_store import MemoryStore, made
 from tests.documents.sample_documents import HOSTILE
-from tests.documents.toolset_scene import prepared
+from tests.documents.toolset_scene import STORES, opened, prepared
 from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -86,15 +85,10 @@ def answered(request: ModelRequest) -> Text:
     return Text(json.dumps({"answer": "as [1] says", "confidence": 1, "citations": [1, 2, 3]}))
 
 
-@asynccontextmanager
-async def library(kind: str, folder: Path) -> AsyncIterator[DocumentStore]:
+def library(kind: str, folder: Path) -> AbstractAsyncContextManager[DocumentStore]:
     """Each kind of store with the same three documents."""
-    folder.mkdir(exist_ok=True)
-    store: Any = MemoryStore() if kind == "memory" else SqliteDocuments(folder / "docs.db", embedder=None)
-    async with store:
-        for uri, (title, text) in LIBRARY.items():
-            await store.save(*made(uri, text, title, k=title))
-        yield store
+    documents = [made(uri, text, title, k=title) for uri, (title, text) in LIBRARY.items()]
+    return opened(kind, folder, documents)
 
 
 def limited() -> ToolContext:
@@ -151,7 +145,7 @@ async def attacked(store: DocumentStore, texts: list[str]) -> list[str]:
     return [*results, *model.seen]
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", STORES)
 async def test_hostile_text_reaches_no_hidden_document(kind: str, tmp_path: Path) -> None:
     async with library(kind, tmp_path) as store:
         seen = await attacked(store, hostile_texts(8))
@@ -161,7 +155,7 @@ async def test_hostile_text_reaches_no_hidden_document(kind: str, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.attack
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", STORES)
 async def test_300_hostile_texts_reach_no_hidden_document(kind: str, tmp_path: Path) -> None:
     async with library(kind, tmp_path) as store:
         seen = await attacked(store, hostile_texts(300))

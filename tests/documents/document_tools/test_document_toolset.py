@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from mcpagent.documents import (
     create_document_toolset,
 )
 from tests.documents.memory_store import MemoryStore, climate, made
-from tests.documents.toolset_scene import called, prepared
+from tests.documents.toolset_scene import STORES, called, opened, prepared
 from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -26,10 +27,12 @@ CONFIG = DocumentConfig()
 NOT_FOUND = 'Document not found: "{}".'
 
 
-async def test_120_documents_are_three_pages() -> None:
-    store = MemoryStore(made(f"doc/{number:03}.md", "text", f"Title {number}") for number in range(120))
+@pytest.mark.parametrize("kind", STORES)
+async def test_120_documents_are_three_pages(kind: str, tmp_path: Path) -> None:
+    documents = [made(f"doc/{number:03}.md", "text", f"Title {number}") for number in range(120)]
     calls = [("list_documents", {"page": page} if page else {}) for page in (None, 2, 3, 4)]
-    results = await called(create_document_toolset(CONFIG), *calls, store=store)
+    async with opened(kind, tmp_path, documents) as store:
+        results = await called(create_document_toolset(CONFIG), *calls, store=store)
     pages = [json.loads(result.text) for result in results]
     assert [len(page["documents"]) for page in pages] == [50, 50, 20, 0]
     assert pages[1]["documents"][0] == {
@@ -46,39 +49,44 @@ async def test_a_page_below_one_is_an_error(page: int) -> None:
     assert (result.error, result.text) == ("invalid_arguments", f"page: expected 1 or more, got {page}")
 
 
-@each_row(
-    "query, uri",
-    [
-        ("guide", "guide"),
-        ("GUIDE/a", "guide/a.md"),
-        ("tb med", "x.md"),
-        ("TB MED 593", "tbmed593.pdf"),
-        ("%", None),
-        ("'; DROP TABLE", None),
-        ("", None),
-        ("  ", None),
-        ("\ud800\0", None),
-    ],
-)
-async def test_a_document_is_found_by_address_then_title(query: str, uri: str | None) -> None:
+FOUND = {
+    "guide": "guide",
+    "GUIDE/a": "guide/a.md",
+    "MED 1": "x.md",
+    "TB MED 593": "tbmed593.pdf",
+    "%": None,
+    "'; DROP TABLE": None,
+    "": None,
+    "  ": None,
+    "\ud800\0": None,
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_document_is_found_by_address_then_title(kind: str, tmp_path: Path) -> None:
     titles = {"a/guide": "guide", "guide": "Z", "guide/a.md": "Y", "tbmed593.pdf": "W", "x.md": "TB MED 12"}
-    store = MemoryStore(made(address, "text", title) for address, title in titles.items())
-    [result] = await called(create_document_toolset(CONFIG), ("get_document", {"query": query}), store=store)
-    if uri is None:
-        assert result.error == "invalid_arguments"
-        assert result.text.startswith("Document not found:")
-    else:
-        assert result.text.splitlines()[1] == f"Address: {uri}"
+    calls = [("get_document", {"query": query}) for query in FOUND]
+    documents = [made(address, "text", title) for address, title in titles.items()]
+    async with opened(kind, tmp_path, documents) as store:
+        results = await called(create_document_toolset(CONFIG), *calls, store=store)
+    for result, uri in zip(results, FOUND.values(), strict=True):
+        if uri is None:
+            assert result.error == "invalid_arguments"
+        else:
+            assert result.text.splitlines()[1] == f"Address: {uri}"
 
 
-async def test_a_document_outside_the_filter_does_not_exist() -> None:
+@pytest.mark.parametrize("kind", STORES)
+async def test_a_document_outside_the_filter_does_not_exist(kind: str, tmp_path: Path) -> None:
     context = prepared("search")
     state = context.get(SESSION_NAMESPACE, SessionState)
     assert state is not None
     state.document_filter = ["sea", "secret"]
     hidden = [(name, {"query": query}) for name in ("get_document", "summarize_document") for query in ("Air", "Sec")]
     toolset = create_document_toolset(CONFIG, UriPrefix("climate/"))
-    *missing, listed = await called(toolset, *hidden, ("list_documents", {}), store=climate(), context=context)
+    calls = [*hidden, ("list_documents", {})]
+    async with opened(kind, tmp_path, climate().stored.values()) as store:
+        *missing, listed = await called(toolset, *calls, store=store, context=context)
     assert [one.text for one in missing] == [NOT_FOUND.format(name) for name in ("Air", "Sec")] * 2
     assert [one["title"] for one in json.loads(listed.text)["documents"]] == ["Sea"]
 
