@@ -166,8 +166,7 @@ class SqliteDocuments:
                 vectors = _vectors_of(connection, document.uri, self._vectors.encoder)
             # Encoding takes most of the time: other writers do not wait for it.
             fresh = [chunk for chunk in chunks if chunk.id not in vectors]
-            texts = [_embedded_text(document, chunk) for chunk in fresh]
-            encoded = self._vectors.encode(texts)
+            encoded = self._vectors.encode(fresh)
             vectors.update(
                 (chunk.id, row) for chunk, row in zip(fresh, encoded, strict=True)
             )
@@ -222,8 +221,7 @@ class SqliteDocuments:
                 (encoder, at_once),
             ).fetchall()
         chunks = [(row[0], _chunk_of(row[1:])) for row in rows]
-        texts = [_embedded_text(chunk.document, chunk) for _, chunk in chunks]
-        encoded = self._vectors.encode(texts)
+        encoded = self._vectors.encode([chunk for _, chunk in chunks])
         with self._file.writing() as connection:
             for (number, chunk), vector in zip(chunks, encoded, strict=True):
                 # Another process may have removed the chunk.
@@ -304,10 +302,6 @@ def _spaced(text: str) -> str:
     if text.isascii():
         return text
     return _UNSPACED.sub(r" \g<0> ", text)
-
-
-def _embedded_text(document: StoredDocument, chunk: Chunk) -> str:
-    return "\n".join([document.title, *chunk.section, chunk.text])
 
 
 def _vectors_of(
