@@ -72,6 +72,14 @@ class ChunkVectors:
 
         if not chunks:
             return []
+        return [row.tobytes() for row in self.rows_of(chunks).astype(np.float16)]
+
+    def rows_of(self, chunks: Sequence[Chunk]) -> Matrix:
+        """Return unit vectors of chunks."""
+        import numpy as np
+
+        if not chunks:
+            return np.empty((0, 0), np.float32)
         texts = [
             "\n".join([chunk.document.title, *chunk.section, chunk.text])
             for chunk in chunks
@@ -80,10 +88,10 @@ class ChunkVectors:
             chunk.section[-1] if chunk.section else chunk.document.title
             for chunk in chunks
         ]
-        rows = self._rows(texts) + _HEADING_WEIGHT * self._rows(headings)
-        return [row.tobytes() for row in unit_rows(rows).astype(np.float16)]
+        return unit_rows(self.rows(texts) + _HEADING_WEIGHT * self.rows(headings))
 
-    def _rows(self, texts: Sequence[str]) -> Matrix:
+    def rows(self, texts: Sequence[str]) -> Matrix:
+        """Return unit vectors of texts."""
         import numpy as np
 
         if isinstance(self._embedder, StaticEmbedder):
@@ -100,7 +108,7 @@ class ChunkVectors:
         """Return the numbers of the nearest chunks, the nearest first; `allowed` are the numbers that may be found."""
         import numpy as np
 
-        [asked] = self._rows([query])
+        [asked] = self.rows([query])
         with self._lock:
             self._refresh(connection)
             numbers, matrix = self._numbers, self._matrix
