@@ -35,7 +35,10 @@ def pages_of(docs: Path) -> list[Path]:
     """Return the pages of the current version."""
     found = sorted(docs.rglob("*.mdx"))
     return [
-        path for path in found if path.relative_to(docs).parts[0] not in (*LEFT_OUT, "changelog.mdx", "updates.mdx")
+        path
+        for path in found
+        if path.relative_to(docs).parts[0]
+        not in (*LEFT_OUT, "changelog.mdx", "updates.mdx")
     ]
 
 
@@ -44,7 +47,11 @@ def questions_of(docs: Path) -> list[DocumentQuestion]:
     lines = QUESTIONS.read_text("utf-8").splitlines()
     entries = [json.loads(line) for line in lines]
     return [
-        DocumentQuestion(entry["question"], (docs / entry["uri"]).absolute().as_uri(), entry["section"])
+        DocumentQuestion(
+            entry["question"],
+            (docs / entry["uri"]).absolute().as_uri(),
+            entry["section"],
+        )
         for entry in entries
     ]
 
@@ -54,12 +61,18 @@ def opened(kind: str, folder: Path, *, words: bool) -> DocumentStore:
     if kind == "lancedb":
         from mcpagent.documents.stores.lancedb_documents import LanceDocuments
 
-        return LanceDocuments(folder / "lance", embedder=None) if words else LanceDocuments(folder / "lance")
+        return (
+            LanceDocuments(folder / "lance", embedder=None)
+            if words
+            else LanceDocuments(folder / "lance")
+        )
     file = folder / "documents.db"
     return SqliteDocuments(file, embedder=None) if words else SqliteDocuments(file)
 
 
-async def seconds_of(store: DocumentStore, questions: Sequence[DocumentQuestion]) -> list[float]:
+async def seconds_of(
+    store: DocumentStore, questions: Sequence[DocumentQuestion]
+) -> list[float]:
     """Return the CPU seconds of each search, over several runs."""
     spent: list[float] = []
     for _ in range(RUNS):
@@ -72,7 +85,9 @@ async def seconds_of(store: DocumentStore, questions: Sequence[DocumentQuestion]
 
 async def main() -> None:
     """Index the pages, ask the questions, print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("docs", type=Path)
     parser.add_argument("--words", action="store_true")
     parser.add_argument("--store", choices=("sqlite", "lancedb"), default="sqlite")
@@ -89,15 +104,25 @@ async def main() -> None:
         recall = await measure_recall(store, questions_of(docs))
         spent = sorted(await seconds_of(store, questions_of(docs)))
         await store.close()
-    print(f"{report.added} pages, {report.chunks:,} chunks; indexing {indexing:.1f} CPU s, again {again:.2f} CPU s")
+    print(
+        f"{report.added} pages, {report.chunks:,} chunks; indexing {indexing:.1f} CPU s, again {again:.2f} CPU s"
+    )
     print(f"chunks per CPU second  {report.chunks / indexing:,.0f}")
-    print(f"doc@1 {recall.document_recall(1):.3f}  doc@5 {recall.document_recall(5):.3f}")
+    print(
+        f"doc@1 {recall.document_recall(1):.3f}  doc@5 {recall.document_recall(5):.3f}"
+    )
     print(f"section MRR            {recall.section_rank():.3f}")
-    print(f"CPU of a query         p50 {statistics.median(spent) * 1e3:.1f} ms, p95 {spent[-6] * 1e3:.1f} ms")
-    print(f"largest memory         {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    print(
+        f"CPU of a query         p50 {statistics.median(spent) * 1e3:.1f} ms, p95 {spent[-6] * 1e3:.1f} ms"
+    )
+    print(
+        f"largest memory         {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+    )
     for one in recall.ranks:
         if one.document is None or one.document > 5:
-            print(f"  missed: {one.asked.question} (first: {one.first.rpartition('docs/')[2]})")
+            print(
+                f"  missed: {one.asked.question} (first: {one.first.rpartition('docs/')[2]})"
+            )
 
 
 if __name__ == "__main__":

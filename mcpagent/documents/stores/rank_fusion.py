@@ -12,6 +12,9 @@ from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
 
+CANDIDATES = 50
+"""Minimum number of chunks that each ranking of a store contributes."""
+
 _CONSTANT = 60
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -22,26 +20,17 @@ from mcpagent.documents.document_values import (
     StoredDocument,
 )
 from mcpagent.documents.stores.chunk_vectors import ChunkVectors, installed_embedder
-from mcpagent.documents.stores.rank_fusion import fused
+from mcpagent.documents.stores.indexed_words import indexed_words, query_words
+from mcpagent.documents.stores.rank_fusion import CANDIDATES, fused
 from mcpagent.documents.stores.sqlite_file import SqliteFile
 from mcpagent.documents.stores.sqlite_filters import Condition, sql_condition
 from mcpagent.search.semantic.embedding import Embedder
-from mcpagent.search.words import STOP_WORDS
 from mcpagent.utilities.text.safe_text import without_halves
 
 _T = TypeVar("_T")
 
-_CANDIDATES = 50
-"""Minimum number of chunks that each ranking contributes."""
-
-_MOST_WORDS = 40
-"""Maximum number of words of a query that are searched."""
-
 _MOST_RATED = 5_000
 """Maximum number of chunks with a word of a query that are rated; more if each word is in more."""
-
-_WORD = re.compile(r"\w+")
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 
 _DOCUMENT = "d.id, d.uri, d.title, d.digest, d.indexed_at, d.metadata"
 _CHUNK = "c.id, c.text, c.section, c.page, c.position"
@@ -166,8 +155,7 @@ class SqliteDocuments:
                 vectors = _vectors_of(connection, document.uri, self._vectors.encoder)
             # Encoding takes most of the time: other writers do not wait for it.
             fresh = [chunk for chunk in chunks if chunk.id not in vectors]
-            texts = [_embedded_text(document, chunk) for chunk in fresh]
-            encoded = self._vectors.encode(texts)
+            encoded = self._vectors.encode(fresh)
             vectors.update(
                 (chunk.id, row) for chunk, row in zip(fresh, encoded, strict=True)
             )
@@ -189,7 +177,7 @@ class SqliteDocuments:
         limit: int,
         condition: Condition | None,
     ) -> Sequence[SearchHit]:
-        count = max(_CANDIDATES, limit)
+        count = max(CANDIDATES, limit)
         rankings = {"keywords": _by_keywords(connection, query, count, condition)}
         if self._vectors is not None:
             allowed = None
@@ -222,8 +210,7 @@ class SqliteDocuments:
                 (encoder, at_once),
             ).fetchall()
         chunks = [(row[0], _chunk_of(row[1:])) for row in rows]
-        texts = [_embedded_text(chunk.document, chunk) for _, chunk in chunks]
-        encoded = self._vectors.encode(texts)
+        encoded = self._vectors.encode([chunk for _, chunk in chunks])
         with self._file.writing() as connection:
             for (number, chunk), vector in zip(chunks, encoded, strict=True):
                 # Another process may have removed the chunk.
@@ -272,7 +259,7 @@ def _insert_chunk(
     assert number is not None
     connection.execute(
         "INSERT INTO words(rowid, heading, text) VALUES(?, ?, ?)",
-        (number, *_indexed_words(of.title, chunk.section, chunk.text)),
+        (number, *indexed_words(of.title, chunk.section, chunk.text)),
     )
     return number
 
@@ -287,27 +274,11 @@ def _remove(connection: sqlite3.Connection, uri: str) -> bool:
         # The index does not store the texts, so removing needs them: https://sqlite.org/fts5.html#the_delete_command
         connection.execute(
             "INSERT INTO words(words, rowid, heading, text) VALUES('delete', ?, ?, ?)",
-            (number, *_indexed_words(title, json.loads(section), text)),
+            (number, *indexed_words(title, json.loads(section), text)),
         )
     return (
         connection.execute("DELETE FROM documents WHERE uri = ?", (uri,)).rowcount > 0
     )
-
-
-def _indexed_words(title: str, section: Iterable[str], text: str) -> tuple[str, str]:
-    heading = without_halves("\n".join([title, *section]))
-    return _spaced(heading), _spaced(without_halves(text))
-
-
-def _spaced(text: str) -> str:
-    """Return the text with spaces around each character of a script that writes none, so that each is a word."""
-    if text.isascii():
-        return text
-    return _UNSPACED.sub(r" \g<0> ", text)
-
-
-def _embedded_text(document: StoredDocument, chunk: Chunk) -> str:
-    return "\n".join([document.title, *chunk.section, chunk.text])
 
 
 def _vectors_of(
@@ -415,7 +386,7 @@ def _telling_words(connection: sqlite3.Connection, query: str) -> list[str]:
 
     Each chunk with a word takes 2 us to rate, and words of most chunks hardly change an order.
     """
-    counted = [(_count(connection, word), word) for word in _query_words(query)]
+    counted = [(_count(connection, word), word) for word in query_words(query)]
     total = 0
     found: list[str] = []
     for count, word in sorted(counted):
@@ -432,24 +403,6 @@ def _count(connection: sqlite3.Connection, word: str) -> int:
         (f'"{word}"', _MOST_RATED),
     ).fetchone()
     return int(count)
-
-
-def _query_words(query: str) -> list[str]:
-    """Return the words of a query; English words such as "the" count only if there are no others."""
-    lowered: dict[str, None] = {}
-    for word in _WORD.findall(without_halves(query).lower()):
-        lowered |= dict.fromkeys(_parts_of(word))
-    telling = [word for word in lowered if word not in STOP_WORDS]
-    return (telling or [*lowered])[:_MOST_WORDS]
-
-
-def _parts_of(word: str) -> list[str]:
-    """Return the word; of a script without spaces, each pair of neighbours, which FTS5 reads as a phrase."""
-    chars = _UNSPACED.findall(word)
-    if not chars:
-        return [word]
-    pairs = [f"{first} {second}" for first, second in pairwise(chars)]
-    return (pairs or chars) + _UNSPACED.sub(" ", word).split()
 
 
 def _document_of(row: Sequence[Any]) -> StoredDocument:

@@ -37,7 +37,7 @@ CREATE INDEX chunks_of_document ON chunks(document, position);
 CREATE TABLE vectors(
     chunk INTEGER PRIMARY KEY REFERENCES chunks ON DELETE CASCADE, encoder TEXT NOT NULL, vector BLOB NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5(heading, text, content='', tokenize='porter unicode61 remove_diacritics 2');
-INSERT INTO words(words, rank) VALUES('rank', 'bm25(2.0, 1.0)');
+INSERT INTO words(words, rank) VALUES('rank', 'bm25(4.0, 1.0)');
 """
 
 _FIXES = (
