@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         IndexReport,
         index_documents,
     )
+    from mcpagent.documents.stores.lancedb_documents import LanceDocuments
     from mcpagent.documents.stores.sqlite_documents import SqliteDocuments
 
 _HOMES = {
@@ -133,6 +134,7 @@ _HOMES = {
         "prepare_context",
     ),
     "indexing": ("IndexProgress", "IndexReport", "index_documents"),
+    "stores.lancedb_documents": ("LanceDocuments",),
     "stores.sqlite_documents": ("SqliteDocuments",),
 }
 
@@ -158,6 +160,7 @@ __all__ = [
     "Filter",
     "IndexProgress",
     "IndexReport",
+    "LanceDocuments",
     "MetadataAfter",
     "MetadataBefore",
     "MetadataEquals",

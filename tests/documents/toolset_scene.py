@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mcpagent import Agent, ScriptedModel, ToolCall, ToolContext, ToolResult, prepare_context
-from mcpagent.documents import AgentDeps, Chunk, DocumentStore, SqliteDocuments, StoredDocument
+from mcpagent.documents import AgentDeps, Chunk, DocumentStore, LanceDocuments, SqliteDocuments, StoredDocument
 from mcpagent.values.events import Event
 from tests.documents.memory_store import MemoryStore
 
@@ -18,7 +21,13 @@ def prepared(*features: str, state_key: str | None = None) -> ToolContext:
     return prepare_context(ToolContext(), list(features), state_key)
 
 
-STORES = ("memory", "sqlite")
+OPEN: dict[str, Callable[[Path], Any]] = {
+    "memory": lambda _: MemoryStore(),
+    "sqlite": lambda folder: SqliteDocuments(folder / "documents.db", embedder=None),
+}
+if find_spec("lancedb") is not None:
+    OPEN["lancedb"] = lambda folder: LanceDocuments(folder / "lance", embedder=None)
+STORES = [pytest.param(name, marks=pytest.mark.slow) if name == "lancedb" else name for name in OPEN]
 
 
 @asynccontextmanager
@@ -27,8 +36,7 @@ async def opened(
 ) -> AsyncIterator[DocumentStore]:
     """Open a store of this kind with the documents."""
     folder.mkdir(exist_ok=True)
-    store: Any = MemoryStore() if kind == "memory" else SqliteDocuments(folder / "documents.db", embedder=None)
-    async with store:
+    async with OPEN[kind](folder) as store:
         for document, chunks in documents:
             await store.save(document, chunks)
         yield store
