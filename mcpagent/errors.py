@@ -14,7 +14,9 @@
      +- OutputError          an answer is not what `output_type` says: field by field
      +- CallsPendingError    a run ended because tool calls wait for an answer (approval.py)
      +- SessionStoreError    what is said cannot be kept: full disk, damaged file, database not reached
-         +- SessionBusyError another process has the session, or an unfinished durable run
+     |   +- SessionBusyError another process has the session, or an unfinished durable run
+     +- DocumentStoreError   documents cannot be read or written: full disk, damaged file, closed store
+     +- DocumentReadError    a file or page cannot be read as a document: its address, the reason
 
 What a *model* should read and react to is never raised: it is a `ToolResult` with an error kind.
 Each message is one line: where, what is wrong, what to do.
@@ -138,6 +140,22 @@ class SessionBusyError(SessionStoreError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.session, self.holder, self.run)
+
+
+class DocumentStoreError(McpAgentError):
+    """A store of documents cannot be read or written; the text names the file or table, and the fix."""
+
+
+class DocumentReadError(McpAgentError):
+    """A file or page cannot be read as a document; the text names it, and the fix.
+
+    `reason` is one of `too-large`, `unpacks-too-large`, `too-deep`, `too-slow`, `too-much-memory`, `locked`, `damaged`,
+    `no-text`, `unknown-kind`, `not-installed` and `unreachable`.
+    """
+
+    def __init__(self, where: str, problem: str, *, reason: str) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.reason = reason
 
 
 class ModelError(McpAgentError):

@@ -36,6 +36,7 @@ ORDER = (
     "toolsets",
     "journal",
     "agents",
+    "documents",
     "gateway",
     "cli/common",
     "cli/screen",
@@ -47,6 +48,7 @@ ORDER = (
     "cli/sessions_command",
     "cli/runs_command",
     "cli/gateway_command",
+    "cli/documents_command",
     "cli/setup",
     "cli",
 )
@@ -243,9 +245,11 @@ def test_databases_are_opened_in_these_places() -> None:
     }
     assert opens == {
         "agents/durable/database.py",
+        "documents/stores/sqlite_file.py",
         "search/learning.py",
         "search/semantic/vector_cache.py",
         "journal/sessions/sqlite.py",
+        "run/large_results/sql_worker.py",
     }
 
 

@@ -25,6 +25,7 @@ from mcpagent.cli.common.error_lines import (
     run_log_path,
 )
 from mcpagent.cli.common.exit_codes import ExitCode, code_of_error
+from mcpagent.cli.docs_app import docs_app
 from mcpagent.cli.gateway_app import gateway_app
 from mcpagent.cli.help import top_level_help
 from mcpagent.cli.mcp_app import mcp_app
@@ -255,6 +256,7 @@ app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(gateway_app, name="gateway")
 app.add_typer(skills_app, name="skills")
+app.add_typer(docs_app, name="docs")
 app.add_typer(cards_app, name="cards")
 app.command()(worker)
 app.add_typer(runs_app, name="runs")

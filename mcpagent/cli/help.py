@@ -15,6 +15,7 @@ Commands
   mcp list|test|add|remove|enable|disable|import|logs|login|logout   your servers; do they work
   gateway serve|install|uninstall|status|logs   all of them as one server, for other clients
   skills list|show|lint    Agent Skills, yours and the project's
+  docs add|search|list|show|remove|stats|eval   your documents: index and search them
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers
   config show|path|edit    your settings and where each comes from

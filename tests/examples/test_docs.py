@@ -76,6 +76,10 @@ NOT_RUN = {
     ("docs/install.md", "pip install -e '.[code]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[images]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/install.md", "pip install -e '.[pdf]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[documents]'"): ".ci/run, as a part of the extra of the tests",
+    ("docs/install.md", "pip install -e '.[lancedb]'"): "benchmarks/dependencies.py --extras",
+    ("docs/documents.md", "pip install -e '.[lancedb]'"): "benchmarks/dependencies.py --extras",
+    ("docs/documents.md", "pip install -e '.[documents]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/durable.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/tracing.md", "pip install -e '.[otel]'"): ".ci/run, as a part of the extra of the tests",
     **{

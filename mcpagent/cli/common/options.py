@@ -326,6 +326,12 @@ class Options:
         metavar="FILE|postgresql://...",
         help="The store of conversations. Default: sessions.db in your data folder, see mcpagent config path.",
     )
+    docs_db: str | None = _option(
+        None,
+        is_setting=True,
+        metavar="FILE",
+        help="The store of documents. Default: documents.db in your data folder, see mcpagent config path.",
+    )
     continue_last: bool = _option(
         False,
         "-c",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from mcpagent.history.intake.media_types import base64_bytes
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import Document
 
+_WORKER = "mcpagent.history.intake.file_worker"
 _SECONDS = 60
+_LATE = f"it takes longer than {_SECONDS} s to read"
+_CPU_LIMIT_REACHED = -getattr(signal, "SIGXCPU", 24)
 _PASSED_ON = (
     "PATH",
     "HOME",
@@ -30,10 +34,11 @@ _PASSED_ON = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessOutput:
-    """The output of the process; `why` is the reason if there is no output."""
+    """The output of the process; `why` is the reason if there is no output. `is_late`: it reached its time limit."""
 
     output: bytes = b""
     why: str = ""
+    is_late: bool = False
 
 
 def can_scale() -> bool:
@@ -46,9 +51,9 @@ def can_extract() -> bool:
     return find_spec("pypdf") is not None
 
 
-def in_worker(task: str, data: bytes) -> ProcessOutput:
-    """Run one task of `file_worker.py` on the bytes. It blocks, so call it in a thread."""
-    command = [sys.executable, "-P", "-m", "mcpagent.history.intake.file_worker", task]
+def in_worker(task: str, data: bytes, *, program: str = _WORKER) -> ProcessOutput:
+    """Run one task of a program on the bytes, by default of `file_worker.py`. It blocks, so call it in a thread."""
+    command = [sys.executable, "-P", "-m", program, task]
     variables = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     try:
         done = subprocess.run(  # noqa: S603 - our own program
@@ -60,9 +65,11 @@ def in_worker(task: str, data: bytes) -> ProcessOutput:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return ProcessOutput(why=f"it takes longer than {_SECONDS} s to read")
+        return ProcessOutput(why=_LATE, is_late=True)
     except OSError as error:
         return ProcessOutput(why=safe_line(str(error), 200))
+    if done.returncode == _CPU_LIMIT_REACHED:
+        return ProcessOutput(why=_LATE, is_late=True)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         return ProcessOutput(why=safe_line(said, 200) or "it could not be read")

@@ -17,13 +17,14 @@ _MOST_PIXELS = 300_000_000
 _MOST_PAGES = 2_000
 
 
-def _bound() -> None:
+def limit_process() -> None:
     """Limit CPU time and memory of this process, if the system supports that."""
     try:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
+    # The first signal, of the lower limit, tells the caller the reason.
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS + 5))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
 
 
@@ -82,7 +83,7 @@ def text_of_pdf(data: bytes) -> bytes:
 
 def main(task: str) -> int:
     """Run one task, and return the exit status."""
-    _bound()
+    limit_process()
     data = sys.stdin.buffer.read()
     name, _, sizes = task.partition(":")
     try:

@@ -76,7 +76,12 @@ SEARCH = _definition(
 QUERY = _definition(
     READER_NAMES[2],
     "Query an output that was set aside and is JSON, NDJSON (an array of its lines), CSV or TSV (an array of rows as "
-    "objects of texts) with JSONPath (RFC 9535).",
+    "objects of texts) with JSONPath (RFC 9535), or with SQL.",
+    sql=_words(
+        "Or a SELECT in SQLite, for sums, groups and sorts, such as SELECT city, sum(price) FROM data GROUP BY city. "
+        "The table data has a row for each item; a list of objects in an object is a table of its name. Nested values "
+        "are JSON text."
+    ),
     path=_words("Such as $.items[?@.price > 10].name, $[100:110], $..id"),
     limit=_number("Most values, default 20"),
     offset=_number("Values to skip"),
@@ -124,7 +129,8 @@ async def _run(
         )
     work = partial(reader, output, arguments)
     try:
-        if output.size > _LARGE:
+        # A query with SQL waits for a process.
+        if output.size > _LARGE or arguments.get("sql"):
             answer = await asyncio.to_thread(work)
         else:
             answer = work()

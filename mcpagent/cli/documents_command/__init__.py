@@ -1,0 +1,1 @@
+"""`mcpagent docs`: index, search, show and remove documents."""

@@ -1,0 +1,1 @@
+"""Toolsets that search, read, summarise and analyse the documents of a store, and answer questions with citations."""

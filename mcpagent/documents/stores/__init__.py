@@ -1,0 +1,1 @@
+"""Stores of documents: one SQLite file by default, LanceDB for large collections."""
