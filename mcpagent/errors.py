@@ -1,25 +1,25 @@
 """Every exception that mcpagent raises on purpose.
 
     McpAgentError
-     +- ConfigError          whoever set it up can fix it: where, what, how
+     +- ConfigError          a configuration mistake that its author can fix: place, problem, fix
      |   +- CredentialsError a key is missing or was refused
-     |   +- CardError        an agent card cannot be used (agents/cards/card.py)
-     +- InputError           a prompt or an argument that cannot be used
-     +- AgentStateError      used before it was started, after it was closed, or twice at once
+     |   +- CardError        an agent card is unusable (agents/cards/card.py)
+     +- InputError           a prompt or an argument is unusable
+     +- AgentStateError      the agent is not started, already closed, or used twice at once
      |   +- RunCancelledError a durable run was cancelled
      +- ModelError           the provider failed: provider, status, whether a retry helps
-     |   +- ContextOverflowError  the conversation no longer fits the model
+     |   +- ContextOverflowError  the conversation no longer fits into the model's context
      +- ServerError          an MCP server failed: server, phase, cause
-     +- LimitError           a limit the user set was reached
-     +- OutputError          an answer is not what `output_type` says: field by field
+     +- LimitError           a limit that the user set was reached
+     +- OutputError          an answer does not match `output_type`, field by field
      +- CallsPendingError    a run ended because tool calls wait for an answer (approval.py)
-     +- SessionStoreError    what is said cannot be kept: full disk, damaged file, database not reached
-     |   +- SessionBusyError another process has the session, or an unfinished durable run
+     +- SessionStoreError    a session cannot be stored: full disk, damaged file, unreachable database
+     |   +- SessionBusyError another process uses the session, or an unfinished durable run
      +- DocumentStoreError   documents cannot be read or written: full disk, damaged file, closed store
      +- DocumentReadError    a file or page cannot be read as a document: its address, the reason
 
-What a *model* should read and react to is never raised: it is a `ToolResult` with an error kind.
-Each message is one line: where, what is wrong, what to do.
+Errors that a *model* should read and react to are never raised: these are `ToolResult`s with an error kind. Each
+message is one line: the place, the problem, the fix.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def _zone_names() -> tuple[str, ...]:
 
 
 def _zone(name: str) -> ZoneInfo:
-    """The zone of that name, case ignored. Raises `DemoToolError` with near names."""
+    """Return the zone of this name, ignoring case. Raises `DemoToolError` with similar names."""
     if not _zone_names():
         raise DemoToolError(
             "this computer has no time zone data; install the Python package tzdata"
@@ -161,7 +161,7 @@ Weekday = Literal[
 
 
 def _day(text: str) -> date:
-    """`YYYY-MM-DD` or `today` (UTC). Raises `DemoToolError`."""
+    """Return the date for `YYYY-MM-DD` or `today` (UTC). Raises `DemoToolError`."""
     if text.strip().lower() == "today":
         return datetime.now(UTC).date()
     try:

@@ -24,7 +24,7 @@ Rgb = tuple[int, int, int]
 
 
 def _parsed(text: str) -> Rgb:
-    """Red, green and blue, 0 to 255. Raises `DemoToolError`."""
+    """Return red, green and blue, from 0 to 255. Raises `DemoToolError`."""
     cleaned = text.strip().lower().replace(" ", "")
     digits = _NAMED.get(cleaned, cleaned.lstrip("#"))
     if re.fullmatch(r"[0-9a-f]{3}", digits):

@@ -1,4 +1,4 @@
-"""Reading the files of the folder the server was started in; nothing outside it, nothing written."""
+"""Read files in the folder in which the server was started; never files outside, and without writing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _LARGEST_BYTES = 2_000_000
 
 
 def _inside(path: str, root: Path | None = None) -> Path:
-    """The real path below the root, links followed. Raises `DemoToolError` if that leaves the root."""
+    """Return the real path below the root (None: the working folder). Raises `DemoToolError` for a path outside of the
+    root.
+    """
     base = (root or Path.cwd()).resolve()
     try:
         real = (base / path.strip()).resolve()
@@ -64,7 +66,7 @@ def _file(path: str) -> Path:
 
 
 def _text(path: Path, limit: int = _LARGEST_BYTES) -> str | None:
-    """Return the start of a text file; None if the file is not text or cannot be read."""
+    """Return the first `limit` bytes of a text file; None if the file is not text or cannot be read."""
     try:
         with path.open("rb") as stream:
             data = stream.read(limit)
@@ -76,7 +78,7 @@ def _text(path: Path, limit: int = _LARGEST_BYTES) -> str | None:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Files below a folder in a fixed order; hidden folders are skipped, links not followed."""
+    """Yield the files below a folder in a fixed order; hidden folders are skipped, links not followed."""
     for parent, names, files in os.walk(folder):
         names[:] = sorted(
             name for name in names if name not in _SKIPPED and not name.startswith(".")
@@ -161,7 +163,7 @@ def find_files(
 ) -> str:
     """Find files by name pattern in a folder and its subfolders."""
     base = _folder(folder)
-    # fnmatch becomes a regular expression, in which many stars cost exponential time.
+    # fnmatch creates a regular expression, in which many stars cost exponential time.
     if pattern.count("*") > 4:
         raise DemoToolError("pattern has more than four *; use a simpler one")
     found = [

@@ -1,6 +1,6 @@
-"""Servers with hundreds of narrow tools, for seeing tool search at work: `python -m mcpagent.demo.many_tools THEME`.
+"""Servers with hundreds of narrow tools, to demonstrate tool search: `python -m mcpagent.demo.many_tools THEME`.
 
-They resemble a large real catalogue: many tools that differ in a word. Each tool works.
+They resemble a large real catalogue, whose tools often differ in one word. Each tool works.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AREAS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GeneratedTool:
-    """A tool for one thing; `properties` are the JSON Schemas of its arguments, all required."""
+    """A tool with one narrow task; `properties` are the JSON Schemas of its arguments, which are all required."""
 
     name: str
     description: str
@@ -44,7 +44,7 @@ class GeneratedTool:
 
 
 def world_clock() -> Iterator[GeneratedTool]:
-    """The time in each time zone that has a city in its name."""
+    """Yield a tool for the time in each time zone whose name contains a city."""
     zones = sorted(
         name for name in available_timezones() if name.partition("/")[0] in AREAS
     )
@@ -63,7 +63,7 @@ def world_clock() -> Iterator[GeneratedTool]:
 
 
 def converter() -> Iterator[GeneratedTool]:
-    """Each unit into each other one of its quantity."""
+    """Yield a tool for each conversion between two units of the same quantity."""
     for quantity, names in units.UNIT_NAMES.items():
         for source in names:
             for target in names:
@@ -84,7 +84,7 @@ def converter() -> Iterator[GeneratedTool]:
 
 
 def atlas() -> Iterator[GeneratedTool]:
-    """Facts about each country, and how far its capital is from others."""
+    """Yield tools for facts about each country, and for the distances between its capital and others."""
     for country in places.COUNTRIES:
         yield GeneratedTool(
             f"facts_about_{_plain(country.name)}",
@@ -102,7 +102,7 @@ def atlas() -> Iterator[GeneratedTool]:
 
 
 def plural(name: str) -> str:
-    """`miles per hour` for `mile per hour`."""
+    """Return the plural of a unit: `miles per hour` for `mile per hour`."""
     first, _, rest = name.partition(" per ")
     if first in ("foot", "square foot"):
         first = first.replace("foot", "feet")
@@ -124,11 +124,11 @@ THEMES: dict[str, tuple[Callable[[], Iterator[GeneratedTool]], str]] = {
     ),
     "atlas": (atlas, "facts about countries, distances between capitals"),
 }
-"""The servers by name: their tools and their purpose."""
+"""The servers by name, each with its tools and its purpose."""
 
 
 def catalog_config() -> dict[str, Any]:
-    """The servers as an `mcpServers` mapping, run by this Python."""
+    """Return the servers as an `mcpServers` mapping, run by the current Python."""
     return {
         "mcpServers": {
             name: module_server("mcpagent.demo.many_tools", about, name)
@@ -138,7 +138,7 @@ def catalog_config() -> dict[str, Any]:
 
 
 async def serve(theme: str) -> None:
-    """The server of one theme, over standard input and output."""
+    """Run the server of one theme, over standard input and output."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
@@ -190,7 +190,7 @@ async def serve(theme: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """A part of a tool's name: lower case letters, digits and underscores."""
+    """Return the text as part of a tool's name: lower case letters, digits and underscores."""
     import unicodedata
 
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()

@@ -1,4 +1,4 @@
-"""Notes and a todo list, kept in the memory of the server process."""
+"""Notes and a todo list, stored in the memory of the server process."""
 
 from __future__ import annotations
 

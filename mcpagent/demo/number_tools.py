@@ -62,7 +62,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _combine(op: ast.operator, left: Any, right: Any) -> Any:
-    # Powers are the one operator whose result can be far longer than its operands.
+    # Only powers can have a result that is much longer than the operands.
     if (
         isinstance(op, ast.Pow)
         and abs(right) * math.log10(max(abs(left), 2)) > _LARGEST_DIGITS
@@ -259,7 +259,7 @@ _ROMAN = tuple(
 
 
 def _roman(number: int) -> str:
-    """1 to 3999 in Roman numerals."""
+    """Return a number from 1 to 3999 as a Roman numeral."""
     written = ""
     for value, letters in _ROMAN:
         times, number = divmod(number, value)

@@ -18,7 +18,7 @@ Continent = Literal[
 
 @dataclass(frozen=True)
 class Country:
-    """A row of `countries.csv`; the place is its capital's, in degrees north and east."""
+    """A row of `countries.csv`; latitude and longitude are those of the capital, in degrees north and east."""
 
     name: str
     capital: str
@@ -126,7 +126,7 @@ def distance_between_capitals(
     """Calculate how far apart two capital cities are: the great-circle distance in kilometres and miles."""
     one, two = _country(first_city), _country(second_city)
     (lat1, lon1), (lat2, lon2) = _radians(one), _radians(two)
-    # Haversine formula on a sphere of the mean earth radius, 6371 km: right to about 0.5 %.
+    # Haversine formula on a sphere with the mean earth radius, 6371 km; the error is at most about 0.5 %.
     inner = (
         math.sin((lat2 - lat1) / 2) ** 2
         + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2

@@ -1,7 +1,7 @@
 """`python -m mcpagent.demo.server`: the demo tools as an MCP server over stdio.
 
-It uses the SDK's own server. A JSON-RPC loop of our own would save about half a second of CPU at start, in a process
-that starts next to ours, and would have to follow every protocol version that clients negotiate.
+It uses the SDK's own server. A separate JSON-RPC loop would save about half a second of CPU at the start, but would
+have to follow every protocol version that clients negotiate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THEMES = (clock, numbers, units, text, notes, files, chance, colours, places, sy
 
 
 def tools_of(theme: ModuleType) -> list[Callable[..., Any]]:
-    """The tools of a module: its public functions, in source order."""
+    """Return the tools of a module: its public functions, in source order."""
     own = [
         value
         for name, value in vars(theme).items()
@@ -54,7 +54,7 @@ def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def build_server() -> MCPServer[Any]:
-    """A server with every demo tool; notes and todo entries live as long as the process."""
+    """Return a server with all demo tools; notes and todo entries last as long as the process."""
     from importlib.metadata import version
 
     from mcp.server import MCPServer

@@ -23,7 +23,7 @@ Quantity = Literal[
     "temperature",
 ]
 
-# Temperatures are not proportional: to and from kelvin each has its own formula.
+# Temperatures are not proportional: each unit has its own formulas to and from kelvin.
 _TO_KELVIN = {
     "celsius": lambda degrees: degrees + 273.15,
     "fahrenheit": lambda degrees: (degrees + 459.67) * 5 / 9,
@@ -65,7 +65,7 @@ UNIT_NAMES = {
     quantity: [row["unit"] for row in rows]
     for quantity, rows in itertools.groupby(_ROWS, operator.itemgetter("quantity"))
 } | {"temperature": list(_TO_KELVIN)}
-"""The names of the units by the quantity that they measure."""
+"""The names of the units, by the quantity that they measure."""
 
 
 def _unit(text: str) -> tuple[str, str, float]:

@@ -82,7 +82,7 @@ SILENT_SECONDS = 2.0
 server.
 """
 UNREAD_SECONDS = 10.0
-"""The same for a process that has not read its input: it may still be loading its packages."""
+"""After this time, a process that has not read its input is reported; it may still be loading its packages."""
 GREETING_SECONDS = 0.25
 """Further wait, because a server that ignores the probe gets `initialize` only after `open_requests.PROBE_SECONDS`, and
 then needs time to respond.

@@ -47,7 +47,7 @@ _UNKNOWN_TO = {
     "messages": ("seed", "prompt_cache_key"),
     "responses": ("stop", "seed"),
 }
-"""By API: settings that it has no field for."""
+"""By API: the settings for which its requests have no field."""
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class DurableRun:
                     {ended, unserved}, return_when=asyncio.FIRST_COMPLETED
                 )
             if not ended.done():
-                unserved.result()  # raises
+                unserved.result()  # raises `AgentStateError`
             end = ended.result()
         finally:
             for task in (ended, unserved):

@@ -39,7 +39,7 @@ MAX_ADDRESS = 2_048
 MAX_HOST = 253  # RFC 1035, in text form
 MAX_TEMPERATURE = 2  # OpenAI's limit, the highest of all providers
 MAX_OUTPUT_TOKENS = 4_096
-"""Most output tokens of one answer for a server, even if it requests more."""
+"""Maximum number of output tokens of one answer for a server, even if the server requests more."""
 
 
 class ServerRequests:

@@ -149,8 +149,8 @@ if sys.platform != "win32":
 
 
 class WindowsStdin:
-    """The same interface over asyncio's pipe. It does not report what was read, so every sent byte may have been
-    read.
+    """The interface of `PosixStdin`, over asyncio's pipe. It does not report what was read, so every sent byte may have
+    been read.
     """
 
     def __init__(self) -> None:

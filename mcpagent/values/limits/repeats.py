@@ -17,7 +17,7 @@ repetition does not run.
 """
 
 REPEATS_TOLD_SMALL = 2
-"""The same count for small models, which rarely stop repeating by themselves."""
+"""The limit for small models, which rarely stop repeating by themselves."""
 
 LONGEST_ROW = 8
 """Maximum number of different calls in a series that counts as a repetition."""
