@@ -120,6 +120,7 @@ class Gateway:
             self._common.close(), *(own.close() for own in self._own.values())
         )
         self.log.add(GatewayEvent("end"))
+        self.log.close()
 
     def instructions(self) -> str:
         """Return what a client's model should know about the servers, from the lists that are known."""

@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ class GatewayLog:
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / "calls.jsonl"
+        self._handle: int | None = None
         self.counts = Counts()
 
     def add(self, event: GatewayEvent) -> None:
@@ -49,14 +50,30 @@ class GatewayLog:
         self.counts.add(event)
         if self._path is None:
             return
-        line = without_secrets(json.dumps(asdict(event), ensure_ascii=False))
+        values = {name: getattr(event, name) for name in GatewayEvent.__slots__}
+        line = without_secrets(json.dumps(values, ensure_ascii=False))
         with contextlib.suppress(OSError):
-            make_private(self._path.parent)
-            if self._path.exists() and self._path.stat().st_size > MOST_BYTES:
-                self._path.replace(self._path.with_suffix(".old.jsonl"))
-            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(handle, "ab", buffering=0) as file:
-                file.write(f"{line}\n".encode(errors="surrogateescape"))
+            handle = self._opened(self._path)
+            os.write(handle, f"{line}\n".encode(errors="surrogateescape"))
+
+    def _opened(self, path: Path) -> int:
+        """Return the open file; another one if it is too long, or if it was deleted."""
+        if self._handle is not None:
+            found = os.fstat(self._handle)
+            if found.st_nlink and found.st_size <= MOST_BYTES:
+                return self._handle
+        self.close()
+        make_private(path.parent)
+        if path.exists() and path.stat().st_size > MOST_BYTES:
+            path.replace(path.with_suffix(".old.jsonl"))
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return self._handle
+
+    def close(self) -> None:
+        """Close the file; the next event opens it again."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
 
 def read_events(folder: Path) -> Iterator[GatewayEvent]:
