@@ -60,10 +60,11 @@ def _streams() -> Any:
 
     The SDK's streams read and write in a thread, which takes a third of the time of a call.
     """
-    is_posix = sys.platform != "win32"
-    if is_posix and _is_pipe(0) and _is_pipe(1) and not os.path.sameopenfile(1, 2):
-        return _piped()
-    return stdio_server()
+    # One socket for both directions, or output together with errors, needs the threads.
+    is_shared = os.path.sameopenfile(0, 1) or os.path.sameopenfile(1, 2)
+    if sys.platform == "win32" or is_shared or not (_is_pipe(0) and _is_pipe(1)):
+        return stdio_server()
+    return _piped()
 
 
 def _is_pipe(handle: int) -> bool:
@@ -94,7 +95,8 @@ async def _piped() -> AsyncIterator[tuple[_ClientInput, _ClientOutput]]:
             yield _ClientInput(reader), _ClientOutput(writer)
         finally:
             reading.close()
-            writing.abort()
+            if not writing.is_closing():
+                writing.abort()
             await asyncio.sleep(0)  # lets the pipes' own callbacks of close() run
 
 
