@@ -61,6 +61,7 @@ async def _serve(
         host=settings.host,
         port=settings.port,
         token=_token(options, terminal, settings),
+        names=settings.names,
         origins=settings.origins,
         issuer=settings.issuer,
         resource=settings.resource,
