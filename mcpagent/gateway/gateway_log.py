@@ -6,19 +6,27 @@ import contextlib
 import json
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import make_private
+from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import without_secrets
 
 MOST_BYTES = 4_000_000
 """A longer log becomes `calls.old.jsonl`, in place of the previous one."""
 _MOST_SAMPLES = 1_000
+NEXT_CALL_SECONDS = 300.0
+"""A call within this time after a search that found nothing may show which tool was meant."""
+
+
+def log_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the log of the user's gateways."""
+    return state_folder(environ) / "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,38 @@ def read_events(folder: Path) -> Iterator[GatewayEvent]:
         for line in lines:
             with contextlib.suppress(ValueError, TypeError):
                 yield GatewayEvent(**json.loads(line))
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSearch:
+    """A query that found nothing, how often, and the tool that its clients called next most often, or ""."""
+
+    query: str
+    times: int
+    called: str = ""
+
+
+def failed_searches(
+    events: Iterable[GatewayEvent], most: int = 10
+) -> list[FailedSearch]:
+    """Return the most frequent queries that found nothing, with the tools that were called soon after."""
+    times: Counter[str] = Counter()
+    called: dict[str, Counter[str]] = defaultdict(Counter)
+    waiting: dict[tuple[int, str], list[GatewayEvent]] = defaultdict(list)
+    for event in events:
+        sender = event.pid, event.client
+        if event.kind == "search" and event.outcome == "nothing":
+            times[event.query] += 1
+            waiting[sender].append(event)
+        elif event.kind == "call" and event.outcome == "answered":
+            for search in waiting.pop(sender, ()):
+                if event.time - search.time <= NEXT_CALL_SECONDS:
+                    called[search.query][event.tool] += 1
+    found = []
+    for query, number in times.most_common(most):
+        [(tool, _)] = called[query].most_common(1) or [("", 0)]
+        found.append(FailedSearch(query, number, tool))
+    return found
 
 
 class Counts:

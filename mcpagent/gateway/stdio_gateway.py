@@ -115,7 +115,7 @@ def _moved(handle: int, substitute: int, mode: str) -> Iterator[Any]:
         os.close(kept)
 
 
-class _Stream:
+class _ClientStream:
     """The parts of the SDK's stream protocols that need no pipe."""
 
     async def __aenter__(self) -> Self:
@@ -133,7 +133,7 @@ class _Stream:
         """Do nothing: `_piped` closes the pipes."""
 
 
-class _ClientInput(_Stream):
+class _ClientInput(_ClientStream):
     """The client's messages (mcp.shared._stream_protocols.ReadStream)."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
@@ -163,7 +163,7 @@ class _ClientInput(_Stream):
             raise StopAsyncIteration from None
 
 
-class _ClientOutput(_Stream):
+class _ClientOutput(_ClientStream):
     """The messages for the client (mcp.shared._stream_protocols.WriteStream)."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:

@@ -10,9 +10,9 @@ from mcpagent.cli.common.configuration import Configuration
 from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.gateway_command.gateway_settings import GatewaySettings
-from mcpagent.cli.gateway_command.reports import log_folder
 from mcpagent.cli.oneshot.agent_options import make_approver
 from mcpagent.cli.screen.terminal import Terminal, put
+from mcpagent.gateway.gateway_log import log_folder
 from mcpagent.gateway.gateway_options import GatewayOptions
 from mcpagent.gateway.stdio_gateway import serve_stdio
 from mcpagent.mcp.server_options import ServerOptions
@@ -101,5 +101,5 @@ def gateway_options(
         pinned=settings.pinned,
         is_prefixed=settings.is_prefixed,
         search=ToolSearch(cache_folder=cache_folder(options.environ) / "search"),
-        log=log_folder(options),
+        log=log_folder(options.environ),
     )

@@ -85,7 +85,7 @@ AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Same:
+class _Unchanged:
     """A tool that equalled its pin, by identity: comparing it again takes as long as the rest of a call."""
 
     tool: ToolDefinition
@@ -103,7 +103,7 @@ class PinStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[Path, dict[str, Any]] = {}
-        self._same: dict[tuple[Path, str], _Same] = {}
+        self._same: dict[tuple[Path, str], _Unchanged] = {}
 
     def is_as_pinned(
         self,
@@ -127,7 +127,7 @@ class PinStore:
         seen = as_shown(tool, output, is_destructive=is_destructive)
         if self._known.get(path, {}).get(tool.original_name) != seen:
             return False
-        self._same[place] = _Same(tool, output, is_destructive)
+        self._same[place] = _Unchanged(tool, output, is_destructive)
         return True
 
     def check(
