@@ -18,6 +18,7 @@ from mcpagent.gateway.stdio_gateway import serve_stdio
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.utilities.filesystem.user_folders import cache_folder
+from mcpagent.utilities.processes.freed_memory import return_freed_memory
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, ServerFailed
 
@@ -33,6 +34,7 @@ def serve_gateway(
         terminal.warn(
             f'server "{safe_line(name, 60)}" is not trusted, so not used; see mcpagent trust show'
         )
+    return_freed_memory()
     return run_to_end(_serve(options, terminal, settings, configuration))
 
 
