@@ -151,11 +151,11 @@ async def of_all_servers(
         started = time.perf_counter()
         listed = (await running.client.list_tools()).tools
         found = {
-            "first list ms": (time.perf_counter() - started) * 1000,
-            "CPU s to it": running.cpu_ms / 1000,
+            "s to the first list": time.perf_counter() - started,
+            "CPU s of the start": running.cpu_ms / 1000,
         }
         texts = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed]
-        found["tokens of it"] = len(json.dumps(texts)) // 4
+        found["tokens of the list"] = len(json.dumps(texts)) // 4
         if any(tool.name == "search_tools" for tool in listed):
             await running.client.call_tool("search_tools", {"query": QUERIES[0]})
             costs = [await search_ms(running, number) for number in range(searches)]
@@ -176,10 +176,10 @@ async def search_ms(running: Running, number: int) -> float:
 
 COLUMNS = {
     "CPU ms a call": "{:.1f}",
-    "ms a call": "{:.1f}",
-    "CPU s to it": "{:.1f}",
-    "first list ms": "{:.0f}",
-    "tokens of it": "{:,.0f}",
+    "ms a call": "{:.0f}",
+    "CPU s of the start": "{:.1f}",
+    "s to the first list": "{:.1f}",
+    "tokens of the list": "{:,.0f}",
     "CPU ms a search": "{:.1f}",
     "memory MB": "{:.0f}",
 }
