@@ -49,7 +49,6 @@ from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Emit, ignore
 from mcpagent.values.messages import ToolDefinition
-from mcpagent.values.tools import Run, ToolOutput
 
 OnUpdate = Callable[[str], None]
 OnListChange = Callable[[str], None]
@@ -124,7 +123,7 @@ class Gateway:
 
     def instructions(self) -> str:
         """Return what a client's model should know about the servers, from the lists that are known."""
-        lists = self._common.lists(self._no_runs)
+        lists = self._common.lists()
         assert lists.session is not None
         lines = category_lines(lists.session.categories())
         if not lines:
@@ -172,30 +171,12 @@ class Gateway:
 
     # --- lists ---
 
-    def lists(self, upstreams: Upstreams) -> Lists:
-        """Return the current lists of these servers."""
-        return upstreams.lists(self._no_runs)
-
-    async def _lists_with(
-        self, upstreams: Upstreams, has: Callable[[Lists], bool]
-    ) -> Lists:
-        """Return the current lists; if they lack what a client asks for, wait for servers without a known list."""
-        if not has(self.lists(upstreams)):
-            await upstreams.settled(enough=lambda: has(self.lists(upstreams)))
-        return self.lists(upstreams)
-
-    def _no_runs(self, name: str) -> Run:
-        async def run(_: dict[str, Any]) -> ToolOutput:
-            raise InputError(f"{name} is not called by a search")
-
-        return run
-
     async def list_tools(self, client: Client) -> list[dict[str, Any]]:
         """Return the definitions for a client. In mode "all", servers without a known list are waited for."""
         upstreams = await self.upstreams_of(client)
         if mode_of(client, self.options) == "all":
             await upstreams.settled()
-        lists = self.lists(upstreams)
+        lists = upstreams.lists()
         listed = tools_for(client, self.options, lists)
         client.listed["tools"] = listed
         known = sum(_tokens(tool.wire) for tool in lists.tools.values())
@@ -207,21 +188,21 @@ class Gateway:
 
     async def list_prompts(self, client: Client) -> list[dict[str, Any]]:
         """Return the prompts of all servers under their offered names."""
-        lists = self.lists(await self.upstreams_of(client))
-        listed = [{**item, "name": name} for name, (_, item) in lists.prompts.items()]
+        lists = (await self.upstreams_of(client)).lists()
+        listed = lists.listed_prompts()
         client.listed["prompts"] = listed
         return listed
 
     async def list_resources(self, client: Client) -> list[dict[str, Any]]:
         """Return the resources of all servers."""
-        lists = self.lists(await self.upstreams_of(client))
-        listed = [{**item, "uri": uri} for uri, (_, item) in lists.resources.items()]
+        lists = (await self.upstreams_of(client)).lists()
+        listed = lists.listed_resources()
         client.listed["resources"] = listed
         return listed
 
     async def list_templates(self, client: Client) -> list[dict[str, Any]]:
         """Return the resource templates of all servers."""
-        lists = self.lists(await self.upstreams_of(client))
+        lists = (await self.upstreams_of(client)).lists()
         return [item for _, item in lists.templates]
 
     # --- calls ---
@@ -238,7 +219,7 @@ class Gateway:
         upstreams = await self.upstreams_of(client)
         mode = mode_of(client, self.options)
         has_named = partial(has_tools, tools_named(name, arguments))
-        lists = await self._lists_with(upstreams, has_named)
+        lists = await upstreams.lists_with(has_named)
         if is_client_tool(name, client, self.options, lists):
             listed = lists.tools[name]
             return await self._called(upstreams, caller, listed, arguments, meta)
@@ -292,8 +273,8 @@ class Gateway:
         arguments: dict[str, Any],
     ) -> dict[str, Any]:
         found: Found = await search_for_client(lists, arguments)
-        if not found.found and self.lists(upstreams) is not lists:
-            found = await search_for_client(self.lists(upstreams), arguments)
+        if not found.found and upstreams.lists() is not lists:
+            found = await search_for_client(upstreams.lists(), arguments)
         outcome = "found" if found.found else "nothing"
         event = GatewayEvent(
             "search", client.name, query=found.query[:200], outcome=outcome
@@ -329,7 +310,7 @@ class Gateway:
     def _programs_of(self, client: Client, upstreams: Upstreams) -> Programs:
         if client.key not in self._programs:
             self._programs[client.key] = Programs(
-                lambda: self.lists(upstreams).tools,
+                lambda: upstreams.lists().tools,
                 self.call_for_program,
                 upstreams,
             )
@@ -339,7 +320,7 @@ class Gateway:
         self, upstreams: Upstreams, caller: Caller, name: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
         """Call a tool for a client's program; a server's error is a result."""
-        tool = self.lists(upstreams).tools.get(name)
+        tool = upstreams.lists().tools.get(name)
         if tool is None:
             return error_result(f'no tool "{safe_line(name, 80)}"', "not_sent")
         try:
@@ -354,9 +335,7 @@ class Gateway:
     ) -> dict[str, Any]:
         """Return a filled prompt of the server that has it."""
         upstreams = await self.upstreams_of(caller.client)
-        lists = await self._lists_with(
-            upstreams, lambda lists: params.name in lists.prompts
-        )
+        lists = await upstreams.lists_with(lambda lists: params.name in lists.prompts)
         server, name = self._prompt(params.name, lists)
         sent = types.GetPromptRequestParams(name=name, arguments=params.arguments)
         request = types.GetPromptRequest(params=sent)
@@ -374,8 +353,8 @@ class Gateway:
     ) -> dict[str, Any]:
         """Return the contents of a resource of the server that has it."""
         upstreams = await self.upstreams_of(caller.client)
-        lists = await self._lists_with(
-            upstreams, partial(upstreams.has_server_of, str(params.uri))
+        lists = await upstreams.lists_with(
+            partial(upstreams.has_server_of, str(params.uri))
         )
         server, uri = self._resource(params.uri, lists, upstreams)
         sent = types.ReadResourceRequestParams(uri=uri)
@@ -398,7 +377,7 @@ class Gateway:
     ) -> dict[str, Any]:
         """Return the completions of the server whose prompt or template this is about."""
         upstreams = await self.upstreams_of(caller.client)
-        lists = self.lists(upstreams)
+        lists = upstreams.lists()
         ref = params.ref
         if isinstance(ref, types.PromptReference):
             server, name = self._prompt(ref.name, lists)
@@ -423,7 +402,7 @@ class Gateway:
     async def subscribe(self, client: Client, uri: str, *, wanted: bool) -> None:
         """Subscribe a client to a resource, or end that. Raises `MCPError`."""
         upstreams = await self.upstreams_of(client)
-        lists = self.lists(upstreams)
+        lists = upstreams.lists()
         key = self._resource(uri, lists, upstreams)
         if wanted == (key in client.subscribed):
             return
@@ -477,18 +456,14 @@ class Gateway:
 
     def _lists_changed(self, upstreams: Upstreams) -> None:
         for client in self._clients_of(upstreams):
-            self._report_lists(client, self.lists(upstreams))
+            self._report_lists(client, upstreams.lists())
 
     def _report_lists(self, client: Client, lists: Lists) -> None:
         """Report the lists that differ from those that the client was sent last."""
         now = {
             "tools": tools_for(client, self.options, lists),
-            "prompts": [
-                {**item, "name": name} for name, (_, item) in lists.prompts.items()
-            ],
-            "resources": [
-                {**item, "uri": uri} for uri, (_, item) in lists.resources.items()
-            ],
+            "prompts": lists.listed_prompts(),
+            "resources": lists.listed_resources(),
         }
         for what, listed in now.items():
             if what in client.listed and client.listed[what] != listed:
