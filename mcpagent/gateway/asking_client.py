@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -40,7 +40,8 @@ _ANSWERS: Mapping[str, type[Any]] = {
     "sampling/createMessage": types.CreateMessageResult,
     "roots/list": types.ListRootsResult,
 }
-_PROGRESS_QUEUE = 100
+_MOST_REPORTS = 100
+"""Reports of progress that wait for a client that does not read."""
 
 
 class Client:
@@ -149,27 +150,41 @@ class Caller:
     request_id: types.RequestId
     log_level: str | None = None
     questions: dict[str, Question] = field(default_factory=dict[str, "Question"])
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
-    reports: asyncio.Queue[tuple[float, float | None, str]] = field(
-        default_factory=lambda: asyncio.Queue(_PROGRESS_QUEUE)
+    asked: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    _reports: deque[tuple[float, float | None, str]] = field(
+        default_factory=lambda: deque[tuple[float, float | None, str]]()
+    )
+    _sending: asyncio.Task[None] | None = None
 
     def on_progress(self, progress: float, total: float | None, message: str) -> None:
-        """Queue a progress report; if the queue is full, the report is dropped."""
-        with contextlib.suppress(asyncio.QueueFull):
-            self.reports.put_nowait((progress, total, message))
+        """Pass on a report of progress in the background; too many waiting reports are dropped."""
+        if len(self._reports) >= _MOST_REPORTS:
+            return
+        self._reports.append((progress, total, message))
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_reports())
 
-    async def send_reports(self) -> None:
-        """Send the queued progress reports to the client, in order."""
-        while not self.reports.empty():
-            progress, total, message = self.reports.get_nowait()
-            await self.session.report_progress(progress, total, message or None)
+    async def _send_reports(self) -> None:
+        while self._reports:
+            progress, total, message = self._reports.popleft()
+            with contextlib.suppress(Exception):
+                await self.session.report_progress(progress, total, message or None)
 
-    async def keep_sending(self) -> None:
-        """Send progress reports as they arrive, until cancelled."""
-        while True:
-            progress, total, message = await self.reports.get()
-            await self.session.report_progress(progress, total, message or None)
+    async def run(
+        self, start: Callable[[Caller], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """Run the request; its reports of progress are sent before the result."""
+        try:
+            return await start(self)
+        except asyncio.CancelledError:
+            if self._sending is not None:
+                self._sending.cancel()
+            raise
+        finally:
+            if self._sending is not None:
+                await asyncio.wait({self._sending})
 
     async def ask(self, request: Any, key: str = "") -> Any:
         """Return the client's answer to a server's request, or its error; `key` is the server's ID of the request."""
@@ -196,9 +211,26 @@ class Caller:
         if not key or key in self.questions:
             key = secrets.token_hex(8)
         self.questions[key] = question
-        self.asked.set()
+        self._note_questions()
         async with asyncio.timeout(ANSWER_SECONDS):
             return await question.answer
+
+    def resume(
+        self, session: ServerSession, responses: Mapping[str, Any] | None
+    ) -> None:
+        """Continue with the client's answers to questions, which came with another request."""
+        self.session = session
+        self.asked = asyncio.get_running_loop().create_future()
+        for key, response in (responses or {}).items():
+            question = self.questions.pop(key, None)
+            if question is not None and not question.answer.done():
+                question.answer.set_result(response)
+        if self.questions:
+            self._note_questions()
+
+    def _note_questions(self) -> None:
+        if not self.asked.done():
+            self.asked.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +301,14 @@ async def in_rounds(
     params: types.InputResponseRequestParams,
     start: Callable[[Caller], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """Run a request; return its result, or the questions that the client must answer with its next request.
+    """Run a request; return its result, or the questions that a client of 2026 answers with its next request.
 
     Raises `MCPError` for a state that the gateway did not issue to this client.
     """
+    if not caller.client.is_modern:
+        return await caller.run(start)
     if params.request_state is None:
-        work = asyncio.ensure_future(_started(start, caller))
+        work = asyncio.create_task(caller.run(start))
         parked = Parked(caller, work)
     else:
         parked = _resumed(caller, params)
@@ -286,41 +320,18 @@ async def in_rounds(
         raise
 
 
-async def _started(
-    start: Callable[[Caller], Awaitable[dict[str, Any]]], caller: Caller
-) -> dict[str, Any]:
-    sending = asyncio.create_task(caller.keep_sending())
-    try:
-        return await start(caller)
-    finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        with contextlib.suppress(Exception):
-            await caller.send_reports()
-
-
 def _resumed(caller: Caller, params: types.InputResponseRequestParams) -> Parked:
     parked = caller.client.parked.pop(str(params.request_state), None)
     if parked is None:
         text = "this requestState is not known, or its call has ended"
         raise MCPError(code=types.INVALID_PARAMS, message=text)
-    parked.caller.session = caller.session
-    parked.caller.asked.clear()
-    for key, response in (params.input_responses or {}).items():
-        question = parked.caller.questions.pop(key, None)
-        if question is not None and not question.answer.done():
-            question.answer.set_result(response)
-    if parked.caller.questions:
-        parked.caller.asked.set()
+    parked.caller.resume(caller.session, params.input_responses)
     return parked
 
 
 async def _next_round(parked: Parked) -> dict[str, Any]:
-    asked = asyncio.ensure_future(parked.caller.asked.wait())
-    try:
-        await asyncio.wait({asked, parked.work}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        asked.cancel()
+    either: set[asyncio.Future[Any]] = {parked.caller.asked, parked.work}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if parked.work.done():
         return parked.work.result()
     waiting = parked.caller.client.parked

@@ -49,7 +49,6 @@ from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Emit, ignore
 from mcpagent.values.messages import ToolDefinition
-from mcpagent.values.tools import Run, ToolOutput
 
 OnUpdate = Callable[[str], None]
 OnListChange = Callable[[str], None]
@@ -121,10 +120,11 @@ class Gateway:
             self._common.close(), *(own.close() for own in self._own.values())
         )
         self.log.add(GatewayEvent("end"))
+        self.log.close()
 
     def instructions(self) -> str:
-        """Return the description of the servers for a client's model, from the lists that are already known."""
-        lists = self._common.lists(self._no_runs)
+        """Return what a client's model should know about the servers, from the lists that are known."""
+        lists = self._common.lists()
         assert lists.session is not None
         lines = category_lines(lists.session.categories())
         if not lines:
@@ -174,30 +174,12 @@ class Gateway:
 
     # --- lists ---
 
-    def lists(self, upstreams: Upstreams) -> Lists:
-        """Return the current lists of these servers."""
-        return upstreams.lists(self._no_runs)
-
-    async def _lists_with(
-        self, upstreams: Upstreams, has: Callable[[Lists], bool]
-    ) -> Lists:
-        """Return the current lists. If `has` is False for them, first wait for servers without a known list."""
-        if not has(self.lists(upstreams)):
-            await upstreams.settled(enough=lambda: has(self.lists(upstreams)))
-        return self.lists(upstreams)
-
-    def _no_runs(self, name: str) -> Run:
-        async def run(_: dict[str, Any]) -> ToolOutput:
-            raise InputError(f"{name} is not called by a search")
-
-        return run
-
     async def list_tools(self, client: Client) -> list[dict[str, Any]]:
         """Return the definitions for a client. In mode "all", wait for servers without a known list."""
         upstreams = await self.upstreams_of(client)
         if mode_of(client, self.options) == "all":
             await upstreams.settled()
-        lists = self.lists(upstreams)
+        lists = upstreams.lists()
         listed = tools_for(client, self.options, lists)
         client.listed["tools"] = listed
         known = sum(_tokens(tool.wire) for tool in lists.tools.values())
@@ -209,21 +191,21 @@ class Gateway:
 
     async def list_prompts(self, client: Client) -> list[dict[str, Any]]:
         """Return the prompts of all servers under their offered names."""
-        lists = self.lists(await self.upstreams_of(client))
-        listed = [{**item, "name": name} for name, (_, item) in lists.prompts.items()]
+        lists = (await self.upstreams_of(client)).lists()
+        listed = lists.listed_prompts()
         client.listed["prompts"] = listed
         return listed
 
     async def list_resources(self, client: Client) -> list[dict[str, Any]]:
         """Return the resources of all servers."""
-        lists = self.lists(await self.upstreams_of(client))
-        listed = [{**item, "uri": uri} for uri, (_, item) in lists.resources.items()]
+        lists = (await self.upstreams_of(client)).lists()
+        listed = lists.listed_resources()
         client.listed["resources"] = listed
         return listed
 
     async def list_templates(self, client: Client) -> list[dict[str, Any]]:
         """Return the resource templates of all servers."""
-        lists = self.lists(await self.upstreams_of(client))
+        lists = (await self.upstreams_of(client)).lists()
         return [item for _, item in lists.templates]
 
     # --- calls ---
@@ -240,7 +222,7 @@ class Gateway:
         upstreams = await self.upstreams_of(client)
         mode = mode_of(client, self.options)
         has_named = partial(has_tools, tools_named(name, arguments))
-        lists = await self._lists_with(upstreams, has_named)
+        lists = await upstreams.lists_with(has_named)
         if is_client_tool(name, client, self.options, lists):
             listed = lists.tools[name]
             return await self._called(upstreams, caller, listed, arguments, meta)
@@ -294,8 +276,8 @@ class Gateway:
         arguments: dict[str, Any],
     ) -> dict[str, Any]:
         found: Found = await search_for_client(lists, arguments)
-        if not found.found and self.lists(upstreams) is not lists:
-            found = await search_for_client(self.lists(upstreams), arguments)
+        if not found.found and upstreams.lists() is not lists:
+            found = await search_for_client(upstreams.lists(), arguments)
         outcome = "found" if found.found else "nothing"
         event = GatewayEvent(
             "search", client.name, query=found.query[:200], outcome=outcome
@@ -331,7 +313,7 @@ class Gateway:
     def _programs_of(self, client: Client, upstreams: Upstreams) -> Programs:
         if client.key not in self._programs:
             self._programs[client.key] = Programs(
-                lambda: self.lists(upstreams).tools,
+                lambda: upstreams.lists().tools,
                 self.call_for_program,
                 upstreams,
             )
@@ -340,8 +322,8 @@ class Gateway:
     async def call_for_program(
         self, upstreams: Upstreams, caller: Caller, name: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
-        """Call a tool for a client's program; an error of the server is returned as a result."""
-        tool = self.lists(upstreams).tools.get(name)
+        """Call a tool for a client's program; a server's error is a result."""
+        tool = upstreams.lists().tools.get(name)
         if tool is None:
             return error_result(f'no tool "{safe_line(name, 80)}"', "not_sent")
         try:
@@ -356,9 +338,7 @@ class Gateway:
     ) -> dict[str, Any]:
         """Return a filled prompt from the server that has it."""
         upstreams = await self.upstreams_of(caller.client)
-        lists = await self._lists_with(
-            upstreams, lambda lists: params.name in lists.prompts
-        )
+        lists = await upstreams.lists_with(lambda lists: params.name in lists.prompts)
         server, name = self._prompt(params.name, lists)
         sent = types.GetPromptRequestParams(name=name, arguments=params.arguments)
         request = types.GetPromptRequest(params=sent)
@@ -376,8 +356,8 @@ class Gateway:
     ) -> dict[str, Any]:
         """Return the contents of a resource from the server that has it."""
         upstreams = await self.upstreams_of(caller.client)
-        lists = await self._lists_with(
-            upstreams, partial(upstreams.has_server_of, str(params.uri))
+        lists = await upstreams.lists_with(
+            partial(upstreams.has_server_of, str(params.uri))
         )
         server, uri = self._resource(params.uri, lists, upstreams)
         sent = types.ReadResourceRequestParams(uri=uri)
@@ -400,7 +380,7 @@ class Gateway:
     ) -> dict[str, Any]:
         """Return completions from the server that has the prompt or template."""
         upstreams = await self.upstreams_of(caller.client)
-        lists = self.lists(upstreams)
+        lists = upstreams.lists()
         ref = params.ref
         if isinstance(ref, types.PromptReference):
             server, name = self._prompt(ref.name, lists)
@@ -425,7 +405,7 @@ class Gateway:
     async def subscribe(self, client: Client, uri: str, *, wanted: bool) -> None:
         """Subscribe a client to a resource, or, if not `wanted`, end the subscription. Raises `MCPError`."""
         upstreams = await self.upstreams_of(client)
-        lists = self.lists(upstreams)
+        lists = upstreams.lists()
         key = self._resource(uri, lists, upstreams)
         if wanted == (key in client.subscribed):
             return
@@ -481,18 +461,14 @@ class Gateway:
 
     def _lists_changed(self, upstreams: Upstreams) -> None:
         for client in self._clients_of(upstreams):
-            self._report_lists(client, self.lists(upstreams))
+            self._report_lists(client, upstreams.lists())
 
     def _report_lists(self, client: Client, lists: Lists) -> None:
         """Notify the client of the lists that differ from those that it last received."""
         now = {
             "tools": tools_for(client, self.options, lists),
-            "prompts": [
-                {**item, "name": name} for name, (_, item) in lists.prompts.items()
-            ],
-            "resources": [
-                {**item, "uri": uri} for uri, (_, item) in lists.resources.items()
-            ],
+            "prompts": lists.listed_prompts(),
+            "resources": lists.listed_resources(),
         }
         for what, listed in now.items():
             if what in client.listed and client.listed[what] != listed:

@@ -6,19 +6,27 @@ import contextlib
 import json
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from mcpagent.utilities.filesystem.bounded_files import read_own
 from mcpagent.utilities.filesystem.file_changes import make_private
+from mcpagent.utilities.filesystem.user_folders import state_folder
 from mcpagent.utilities.text.secrets import without_secrets
 
 MOST_BYTES = 4_000_000
 """Maximum size of the log; a larger log becomes `calls.old.jsonl`, replacing the previous one."""
 _MOST_SAMPLES = 1_000
+NEXT_CALL_SECONDS = 300.0
+"""A call within this time after a search that found nothing may show which tool was meant."""
+
+
+def log_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the log of the user's gateways."""
+    return state_folder(environ) / "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class GatewayLog:
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / "calls.jsonl"
+        self._handle: int | None = None
         self.counts = Counts()
 
     def add(self, event: GatewayEvent) -> None:
@@ -51,14 +60,30 @@ class GatewayLog:
         self.counts.add(event)
         if self._path is None:
             return
-        line = without_secrets(json.dumps(asdict(event), ensure_ascii=False))
+        values = {name: getattr(event, name) for name in GatewayEvent.__slots__}
+        line = without_secrets(json.dumps(values, ensure_ascii=False))
         with contextlib.suppress(OSError):
-            make_private(self._path.parent)
-            if self._path.exists() and self._path.stat().st_size > MOST_BYTES:
-                self._path.replace(self._path.with_suffix(".old.jsonl"))
-            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(handle, "ab", buffering=0) as file:
-                file.write(f"{line}\n".encode(errors="surrogateescape"))
+            handle = self._opened(self._path)
+            os.write(handle, f"{line}\n".encode(errors="surrogateescape"))
+
+    def _opened(self, path: Path) -> int:
+        """Return the open file; another one if it is too long, or if it was deleted."""
+        if self._handle is not None:
+            found = os.fstat(self._handle)
+            if found.st_nlink and found.st_size <= MOST_BYTES:
+                return self._handle
+        self.close()
+        make_private(path.parent)
+        if path.exists() and path.stat().st_size > MOST_BYTES:
+            path.replace(path.with_suffix(".old.jsonl"))
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return self._handle
+
+    def close(self) -> None:
+        """Close the file; the next event opens it again."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
 
 def read_events(folder: Path) -> Iterator[GatewayEvent]:
@@ -71,6 +96,38 @@ def read_events(folder: Path) -> Iterator[GatewayEvent]:
         for line in lines:
             with contextlib.suppress(ValueError, TypeError):
                 yield GatewayEvent(**json.loads(line))
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSearch:
+    """A query that found nothing, how often, and the tool that its clients called next most often, or ""."""
+
+    query: str
+    times: int
+    called: str = ""
+
+
+def failed_searches(
+    events: Iterable[GatewayEvent], most: int = 10
+) -> list[FailedSearch]:
+    """Return the most frequent queries that found nothing, with the tools that were called soon after."""
+    times: Counter[str] = Counter()
+    called: dict[str, Counter[str]] = defaultdict(Counter)
+    waiting: dict[tuple[int, str], list[GatewayEvent]] = defaultdict(list)
+    for event in events:
+        sender = event.pid, event.client
+        if event.kind == "search" and event.outcome == "nothing":
+            times[event.query] += 1
+            waiting[sender].append(event)
+        elif event.kind == "call" and event.outcome == "answered":
+            for search in waiting.pop(sender, ()):
+                if event.time - search.time <= NEXT_CALL_SECONDS:
+                    called[search.query][event.tool] += 1
+    found = []
+    for query, number in times.most_common(most):
+        [(tool, _)] = called[query].most_common(1) or [("", 0)]
+        found.append(FailedSearch(query, number, tool))
+    return found
 
 
 class Counts:

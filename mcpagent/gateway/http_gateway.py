@@ -8,7 +8,9 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from mcp.server.auth.middleware.bearer_auth import (
@@ -24,6 +26,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import PlainTextResponse
@@ -41,6 +44,7 @@ from mcpagent.values.events import Emit
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -51,13 +55,15 @@ _END_SECONDS = 3.0
 class HttpAccess:
     """The address of a gateway, and its access rules.
 
-    With an `issuer`, clients need a token of that authorization server for `resource`, the gateway's own address;
-    otherwise they need `token`. Requests of web pages are refused unless their origin is in `origins`.
+    With an `issuer`, clients need a token of that authorization server for `resource`, the gateway's own address; else
+    they need `token`. Requests of web pages are refused unless their origin is in `origins`. `names` are further names
+    of the gateway, for `Host` headers.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
     token: str = ""
+    names: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     issuer: str = ""
     resource: str = ""
@@ -78,27 +84,83 @@ class HttpAccess:
             return SignedTokens(self.issuer, self.resource)
         return SharedToken(self.token)
 
-    def hosts(self) -> list[str]:
-        """Return the accepted values of the `Host` header."""
-        own = [self.host, f"{self.host}:*"]
-        if self.host in LOOPBACK:
-            own = [
-                name
-                for host in ("127.0.0.1", "localhost", "[::1]")
-                for name in (host, f"{host}:*")
-            ]
+    def own_names(self) -> frozenset[str]:
+        """Return the host names and addresses of the gateway, in lower case."""
+        own = {self.host, *self.names}
+        if self.host in LOOPBACK or self.is_everywhere:
+            own |= {*LOOPBACK}
+        if self.is_everywhere:
+            machine = socket.gethostname()
+            own |= {machine, f"{machine}.local"}  # the second by multicast DNS
         if self.resource:
-            url = AnyHttpUrl(self.resource)
-            own += [str(url.host), f"{url.host}:*"]
-        return own
+            own.add(str(AnyHttpUrl(self.resource).host))
+        return frozenset(name.strip("[]").lower() for name in own)
+
+    @property
+    def is_everywhere(self) -> bool:
+        """True if the gateway listens on all addresses of its machine."""
+        address = _address(self.host)
+        return address is not None and address.is_unspecified
+
+    def is_own(self, host: str) -> bool:
+        """Return whether a `Host` header names the gateway.
+
+        One that listens everywhere is also meant by an address, which need not be its machine's: clients may come
+        through a container's port. In a DNS rebinding, a browser sends the name of the hostile page, never an address.
+        """
+        try:
+            parts = urlsplit(f"//{host}")
+            name = parts.hostname or ""
+            is_whole = parts.netloc == host and "@" not in host
+            parts.port  # noqa: B018 - raises for one that is no number
+        except ValueError:
+            return False
+        if not is_whole or not name:
+            return False
+        return name in self.own_names() or (
+            self.is_everywhere and _address(name) is not None
+        )
+
+    def shown_host(self) -> str:
+        """Return the host for the gateway's own address; if it listens everywhere, that of its machine."""
+        shown = self.host
+        if self.is_everywhere:
+            shown = "127.0.0.1" if "." in self.host else "::1"
+        if ":" in shown:
+            return f"[{shown}]"
+        return shown
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+class OwnRequests:
+    """Refuses requests with another `Host` than the gateway's, and those of unknown web pages, at every path."""
+
+    def __init__(self, app: ASGIApp, access: HttpAccess) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            origin = headers.get("origin")
+            if not self._access.is_own(headers.get("host", "")):
+                app = PlainTextResponse("Invalid Host header", 421)
+            elif origin is not None and origin not in self._access.origins:
+                app = PlainTextResponse("Invalid Origin header", 403)
+        await app(scope, receive, send)
 
 
 def http_app(served: GatewayServer, access: HttpAccess) -> Starlette:
     """Return the application: `/mcp`, `/metrics`, and the metadata of the protected resource."""
-    security = TransportSecuritySettings(
-        allowed_hosts=access.hosts(), allowed_origins=list(access.origins)
-    )
-    manager = StreamableHTTPSessionManager(served.server, security_settings=security)
+    checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    manager = StreamableHTTPSessionManager(served.server, security_settings=checked)
     metadata_url, routes = _metadata(access)
 
     async def metrics(_: Request) -> Response:
@@ -114,8 +176,11 @@ def http_app(served: GatewayServer, access: HttpAccess) -> Starlette:
         guarded = RequireAuthMiddleware(app, [], metadata_url)
         routes.append(Route(path, endpoint=guarded))
     backend = BearerAuthBackend(access.verifier())
-    signing_in = Middleware(AuthenticationMiddleware, backend=backend)
-    return Starlette(routes=routes, middleware=[signing_in], lifespan=lifespan)
+    layers = [
+        Middleware(OwnRequests, access=access),
+        Middleware(AuthenticationMiddleware, backend=backend),
+    ]
+    return Starlette(routes=routes, middleware=layers, lifespan=lifespan)
 
 
 def _metadata(access: HttpAccess) -> tuple[AnyHttpUrl | None, list[Any]]:
@@ -200,7 +265,7 @@ async def serve_http(
         )
         server = _QuietServer(settings)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        started(f"http://{access.host}:{port}{PATH}")
+        started(f"http://{access.shown_host()}:{port}{PATH}")
         try:
             await asyncio.shield(serving)
         finally:

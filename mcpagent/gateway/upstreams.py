@@ -31,7 +31,7 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.values.events import Emit, ignore
-from mcpagent.values.tools import Run, Tool
+from mcpagent.values.tools import Tool, ToolOutput
 
 MERGE_SECONDS = 0.1
 """Changes of lists within this time are reported to clients together."""
@@ -64,6 +64,14 @@ class Lists:
     )
     templates: tuple[tuple[str, dict[str, Any]], ...] = ()
     session: SessionTools | None = None
+
+    def listed_prompts(self) -> list[dict[str, Any]]:
+        """Return the prompts under their offered names."""
+        return [{**item, "name": name} for name, (_, item) in self.prompts.items()]
+
+    def listed_resources(self) -> list[dict[str, Any]]:
+        """Return the resources under their URIs for clients."""
+        return [{**item, "uri": uri} for uri, (_, item) in self.resources.items()]
 
 
 class Upstreams:
@@ -209,10 +217,8 @@ class Upstreams:
 
     # --- lists ---
 
-    def lists(self, run: Callable[[str], Run]) -> Lists:
-        """Return the current lists; the same value until one changes. `run` returns the function that runs the tool of
-        a name.
-        """
+    def lists(self) -> Lists:
+        """Return the current lists, the same value until one changes."""
         links = self.servers.toolsets
         seen = tuple((link.config.name, link.lists) for link in links)
         missing = dict(self.servers.unavailable)
@@ -229,18 +235,22 @@ class Upstreams:
             prompts=listed_prompts(links, is_prefixed=prefixed),
             resources=_by_uri(listed_resources(links, "resources")),
             templates=tuple(listed_resources(links, "resourceTemplates")),
-            session=self._session(usable, run),
+            session=self._session(usable),
         )
         return self._lists
+
+    async def lists_with(self, has: Callable[[Lists], bool]) -> Lists:
+        """Return the current lists; if they lack what a client asks for, wait for servers without a known list."""
+        if not has(self.lists()):
+            await self.settled(enough=lambda: has(self.lists()))
+        return self.lists()
 
     def forget_lists(self) -> None:
         """Discard the lists after a consent or a refusal, so that they are made again."""
         self._lists = Lists()
 
-    def _session(
-        self, tools: Mapping[str, OfferedTool], run: Callable[[str], Run]
-    ) -> SessionTools:
-        bound = tuple(Tool(tool.definition, run(name)) for name, tool in tools.items())
+    def _session(self, tools: Mapping[str, OfferedTool]) -> SessionTools:
+        bound = tuple(Tool(tool.definition, _not_called) for tool in tools.values())
         descriptions = {
             link.config.name: link.life.known.title for link in self.servers.toolsets
         }
@@ -313,6 +323,10 @@ class Upstreams:
             raise
         finally:
             self._subscriptions += Counter()
+
+
+async def _not_called(_: dict[str, Any]) -> ToolOutput:
+    raise InputError("a search calls no tool")
 
 
 def _are_same(

@@ -583,11 +583,9 @@ class ServerLink:
 
         Raises `REQUEST_FAILURES`, among them `ChangedToolError` for a tool that changed since its first use.
         """
-        change = await self.change_of(definition)
-        refusal = await self._refused_change(definition)
-        if refusal is not None and change is not None:
-            raise ChangedToolError(change)
-        if refusal is not None:
+        if await self._refused_change(definition) is not None:
+            if (change := self.known_change(definition)) is not None:
+                raise ChangedToolError(change)
             raise self._error("changed the tool after it was listed", "tools/call")
         tool, lists, started = (
             definition.original_name,

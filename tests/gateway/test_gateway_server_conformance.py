@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.config.server_config import Era
 from mcpagent.gateway.gateway_options import GatewayOptions
-from mcpagent.gateway.http_gateway import HttpAccess, http_server
+from mcpagent.gateway.http_gateway import HttpAccess, OwnRequests, http_server
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.values.events import ignore
 from tests.gateway.behind import folders
@@ -66,17 +66,21 @@ async def open_gateway(tmp_path: Path) -> AsyncIterator[str]:
         stored = ServerOptions.stored(folders(tmp_path))
         served = http_server(ServersConfig(tuple(servers)), stored, options, emit=ignore)
         served._principal_of = lambda _: ""
-        hosts = HttpAccess(token="unused").hosts()
-        security = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts])
-        manager = StreamableHTTPSessionManager(served.server, security_settings=security)
+        manager = StreamableHTTPSessionManager(served.server)
 
         @contextlib.asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
             async with served.gateway, manager.run():
                 yield
 
-        app = Starlette(routes=[Route("/mcp", endpoint=manager.asgi_app)], lifespan=lifespan)
-        address = await stack.enter_async_context(serving(lambda _: app))
+        def app_at(address: str) -> Starlette:
+            port = address.rpartition(":")[2]
+            origins = (address, f"http://localhost:{port}")
+            own = Middleware(OwnRequests, access=HttpAccess(token="unused", origins=origins))
+            routes = [Route("/mcp", endpoint=manager.asgi_app)]
+            return Starlette(routes=routes, middleware=[own], lifespan=lifespan)
+
+        address = await stack.enter_async_context(serving(app_at))
         await served.gateway._common.settled()
         yield f"{address}/mcp"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -89,6 +90,44 @@ async def test_t31_a_request_needs_a_token_our_host_and_a_known_origin(
         assert answer.status_code == status
         if status == 401:
             assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@each_row(
+    "access, own, others",
+    [
+        ({}, "127.0.0.1 localhost:80 [::1]:9 LOCALHOST", "10.0.0.7 evil.example evil.example:8765 0.0.0.0"),
+        ({"host": "10.0.0.7"}, "10.0.0.7 10.0.0.7:80", "10.0.0.8 localhost 127.0.0.1"),
+        ({"host": "box.example", "names": ("Tools.example",)}, "box.example TOOLS.example:1", "example 10.0.0.7"),
+        (
+            {"host": "0.0.0.0"},
+            "127.0.0.1 localhost 10.0.0.7:8765 [fd00::7]:8765 [::1] {machine} {machine}.local:80",
+            "evil.example evil.example:8765 10.0.0.7.evil.example 127.0.0.1.nip.io 10.0.0.7:x 10.0.0.7/a "
+            "evil@10.0.0.7 010.0.0.7 2130706433 0x7f.1 [fd00::7 localhost.evil.example",
+        ),
+        ({"host": "::", "names": ("tools.example",)}, "[fd00::7]:8765 10.0.0.7 tools.example", "evil.example"),
+        (
+            {"issuer": "https://a.example", "resource": "https://tools.example/mcp"},
+            "tools.example tools.example:443 localhost",
+            "a.example",
+        ),
+    ],
+)
+def test_t11_a_host_is_an_address_that_a_client_may_use_and_never_a_foreign_name(
+    access: dict[str, Any], own: str, others: str
+) -> None:
+    found = HttpAccess(token=TOKEN, **access)
+    named = own.format(machine=socket.gethostname()).split()
+    assert [host for host in named if not found.is_own(host)] == []
+    assert [host for host in (*others.split(), "", " ") if found.is_own(host)] == []
+
+
+async def test_t11_a_gateway_that_listens_everywhere_checks_names_at_every_path(tmp_path: Path) -> None:
+    access = HttpAccess(host="0.0.0.0", token=TOKEN)
+    async with listening(tmp_path, access=access) as (address, _), httpx2.AsyncClient() as http:
+        for host, status in (("10.1.2.3:8765", 200), ("evil.example:8765", 421)):
+            headers = JSON | BEARER | {"Host": host}
+            assert (await http.post(f"{address}/mcp", json=HELLO, headers=headers)).status_code == status
+            assert (await http.get(f"{address}/metrics", headers=headers)).status_code == status
 
 
 async def test_metrics_need_the_token_and_count_calls(tmp_path: Path) -> None:

@@ -64,6 +64,6 @@ async def test_a_link_in_a_result_is_read_from_the_server_that_sent_it(tmp_path:
         servers = [ServerConfig("one", url=one), ServerConfig("two", url=two)]
         async with gateway(*servers, mode="all") as scene, scene.client() as client:
             await client.list_tools()
-            lists = scene.gateway.lists(scene.gateway._common)
+            lists = scene.gateway._common.lists()
             await client.call_tool("two__link", {})
             assert scene.gateway._common.server_of("file:///notes.txt", lists) == ("two", "file:///notes.txt")

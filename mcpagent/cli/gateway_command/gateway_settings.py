@@ -27,6 +27,7 @@ class GatewaySettings:
     is_prefixed: bool = True
     port: int | None = None
     host: str = "127.0.0.1"
+    names: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     issuer: str = ""
     resource: str = ""
@@ -34,7 +35,7 @@ class GatewaySettings:
 
 def gateway_settings(pairs: Sequence[str]) -> GatewaySettings:
     """Return the settings. Raises `InputError` for one that is unknown or has no valid value."""
-    values: dict[str, Any] = {"modes": {}, "pinned": (), "origins": ()}
+    values: dict[str, Any] = {"modes": {}, "pinned": (), "names": (), "origins": ()}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         name, client = (part.strip() for part in _split(name))
@@ -110,6 +111,7 @@ _READERS: dict[str, tuple[str, Any]] = {
     "prefix": ("is_prefixed", _switch),
     "http": ("port", _port),
     "host": ("host", _text),
+    "name": ("names", _texts),
     "origin": ("origins", _texts),
     "issuer": ("issuer", _text),
     "resource": ("resource", _text),

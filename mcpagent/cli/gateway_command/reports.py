@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 from mcpagent.cli.common.exit_codes import ExitCode
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.screen.terminal import open_terminal
-from mcpagent.gateway.gateway_log import Counts, GatewayEvent, read_events
-from mcpagent.utilities.filesystem.user_folders import state_folder
+from mcpagent.gateway.gateway_log import (
+    Counts,
+    GatewayEvent,
+    log_folder,
+    read_events,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 
 
-def log_folder(options: Options) -> Path:
-    """Return the folder with the log of calls of the user's gateways."""
-    return state_folder(options.environ) / "gateway"
-
-
 def show_status(options: Options) -> ExitCode:
-    """Print the totals of the log."""
-    document = Counts(read_events(log_folder(options))).document()
+    """Write the totals of the log."""
+    document = Counts(read_events(log_folder(options.environ))).document()
     running = ", ".join(map(str, document["running"])) or "none"
     lines = [f"running: {running}"]
     for client, saved in document["tokens_saved"].items():
@@ -36,15 +34,15 @@ def show_status(options: Options) -> ExitCode:
         lines.append(f'found nothing: "{query}"  {row["searches"]} times')
     if document["failed_searches"]:
         lines.append(
-            "mcpagent tools examples add TOOL REQUEST makes a tool findable by such words"
+            "mcpagent tools lint proposes the tools that should be found by such words"
         )
     open_terminal(options.color).report(options, document, *lines)
     return ExitCode.OK
 
 
 def show_calls(options: Options, most: int) -> ExitCode:
-    """Print the last `most` events of the log."""
-    events = list(read_events(log_folder(options)))[-most:]
+    """Write the last events of the log."""
+    events = list(read_events(log_folder(options.environ)))[-most:]
     lines = [*map(_line, events)] or ["no gateway has run yet"]
     document = [asdict(event) for event in events]
     open_terminal(options.color).report(options, document, *lines)

@@ -10,14 +10,15 @@ from mcpagent.cli.common.configuration import Configuration
 from mcpagent.cli.common.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.gateway_command.gateway_settings import GatewaySettings
-from mcpagent.cli.gateway_command.reports import log_folder
 from mcpagent.cli.oneshot.agent_options import make_approver
 from mcpagent.cli.screen.terminal import Terminal, put
+from mcpagent.gateway.gateway_log import log_folder
 from mcpagent.gateway.gateway_options import GatewayOptions
 from mcpagent.gateway.stdio_gateway import serve_stdio
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.utilities.filesystem.user_folders import cache_folder
+from mcpagent.utilities.processes.freed_memory import return_freed_memory
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, ServerFailed
 
@@ -33,6 +34,7 @@ def serve_gateway(
         terminal.warn(
             f'server "{safe_line(name, 60)}" is not trusted, so not used; see mcpagent trust show'
         )
+    return_freed_memory()
     return run_to_end(_serve(options, terminal, settings, configuration))
 
 
@@ -61,6 +63,7 @@ async def _serve(
         host=settings.host,
         port=settings.port,
         token=_token(options, terminal, settings),
+        names=settings.names,
         origins=settings.origins,
         issuer=settings.issuer,
         resource=settings.resource,
@@ -102,5 +105,5 @@ def gateway_options(
         pinned=settings.pinned,
         is_prefixed=settings.is_prefixed,
         search=ToolSearch(cache_folder=cache_folder(options.environ) / "search"),
-        log=log_folder(options),
+        log=log_folder(options.environ),
     )

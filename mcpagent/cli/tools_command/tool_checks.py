@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 
 from mcpagent.agents.agent import Agent
 from mcpagent.cli.common.error_lines import cannot_be_read
+from mcpagent.cli.common.number_formats import counted
 from mcpagent.cli.tools_command.tool_views import meant_tool, unknown_tool
 from mcpagent.errors import InputError
+from mcpagent.gateway.gateway_log import FailedSearch
+from mcpagent.search.examples import LONGEST_EXAMPLE
 from mcpagent.search.signature import first_sentences
 from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.utilities.filesystem.bounded_files import open_given
@@ -49,6 +53,34 @@ async def lint(agent: Agent) -> list[ToolFinding]:
             text = f"its own first sentence does not find it among {FOUND_WITHIN}; before it: {before}"
             findings.append(ToolFinding(tool.name, "hidden", text))
     return sorted(findings, key=lambda finding: finding.tool)
+
+
+async def lint_searches(
+    agent: Agent, failed: Iterable[FailedSearch]
+) -> list[ToolFinding]:
+    """Return the searches at the gateway that would still find nothing, each with the tool that was likely meant.
+
+    That is the tool that was called next, or else the best of the weak matches; "" if there is none.
+    """
+    findings = []
+    for search in failed:
+        result = await agent.search(search.query, FOUND_WITHIN)
+        if result.found:
+            continue
+        query = safe_line(search.query, LONGEST_EXAMPLE)
+        text = f'{counted(search.times, "time")} nothing was found at the gateway for "{query}"'
+        called = meant_tool(agent, search.called) if search.called else None
+        if called is not None:
+            name, why = called.definition.name, "it was called next"
+        elif result.names:
+            name, why = result.names[0], "it is the nearest"
+        else:
+            findings.append(ToolFinding("", "unfound", f"{text}; no tool is near"))
+            continue
+        command = f"mcpagent tools examples add {shlex.join([name, query])}"
+        text = f"{text}; {why}. If it is meant: {command}"
+        findings.append(ToolFinding(name, "unfound", text))
+    return findings
 
 
 def _about_definition(tool: ToolDefinition) -> Iterable[ToolFinding]:

@@ -36,6 +36,7 @@ from mcpagent.cli.screen.terminal import (
 from mcpagent.cli.tools_command.tool_checks import (
     evaluate,
     lint,
+    lint_searches,
     read_json,
     read_questions,
 )
@@ -56,6 +57,7 @@ from mcpagent.cli.tools_command.tool_views import (
     unknown_tool,
 )
 from mcpagent.errors import InputError
+from mcpagent.gateway.gateway_log import failed_searches, log_folder, read_events
 from mcpagent.history.intake.file_descriptions import details_of, file_kind
 from mcpagent.run.validation import fitted, held_to_promise
 from mcpagent.search import SearchResult, call_signature
@@ -324,13 +326,16 @@ def _write_content(output: ToolOutput, terminal: Terminal) -> None:
 async def lint_tools(agent: Agent, terminal: Terminal, options: Options) -> ExitCode:
     """Report properties that keep a model from finding or using a tool. Exit code 1: there are some."""
     findings = await lint(agent)
+    failed = failed_searches(read_events(log_folder(options.environ)))
+    findings += await lint_searches(agent, failed)
     lines = [
         Styled.assemble(
-            (finding.tool, "tool"), f"  {finding.kind}: {safe_line(finding.text, 240)}"
+            (finding.tool, "tool"), f"  {finding.kind}: {safe_line(finding.text, 600)}"
         )
         for finding in findings
     ]
-    known, tools = len(agent.known_tools), len({finding.tool for finding in findings})
+    known = len(agent.known_tools)
+    tools = len({finding.tool for finding in findings} - {""})
     total = f"no findings in {counted(known, 'tool')}"
     if findings:
         found = counted(len(findings), "finding")

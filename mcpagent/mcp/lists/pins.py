@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,6 +34,7 @@ from mcpagent.values.events import Emit, Notice
 from mcpagent.values.messages import ToolDefinition
 
 _MISSING = object()
+_DESTRUCTIVE = "destructive"
 _LOCK_SECONDS = 2.0
 _MOST_LINES = 20
 _SHOWN, _BEFORE = 80, 20
@@ -46,9 +48,9 @@ _WHOLE = 10_000_000
 class ToolChange:
     """A tool that changed since its first use; `lines` describe the changes, one printable line each.
 
-    `lines` are short enough for a result. `whole` are the same without a length limit, for the user who accepts the
-    change. `texts` are the new texts in the definition. `is_declared_safe`: the tool is now declared read-only, and was
-    not before.
+    `lines` are short enough for a result. `whole` are the same without a limit, for whoever accepts the tool. `texts`
+    are the new texts in its definition. `is_declared_safe`: it declares itself read-only now, or not destructive, and
+    did not before.
     """
 
     server: str
@@ -82,6 +84,15 @@ AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
 """Callback that decides whether a changed tool may be used."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Unchanged:
+    """A tool that equalled its pin, by identity: comparing it again takes as long as the rest of a call."""
+
+    tool: ToolDefinition
+    output: Schema
+    is_destructive: bool
+
+
 class PinStore:
     """The definitions of tools at their first use, in one JSON file for each server, readable by its user only.
 
@@ -92,15 +103,32 @@ class PinStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[Path, dict[str, Any]] = {}
+        self._same: dict[tuple[Path, str], _Unchanged] = {}
 
     def is_as_pinned(
-        self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
+        self,
+        config: ServerConfig,
+        tool: ToolDefinition,
+        output: Schema = None,
+        *,
+        is_destructive: bool = True,
     ) -> bool:
-        """Return whether the tool certainly equals its pin, from the data in memory, without reading the disk."""
-        return bool(
-            self._known.get(self.path(config), {}).get(tool.original_name)
-            == as_shown(tool, output)
-        )
+        """Return whether the tool certainly equals its pin; answers without waiting for the disk."""
+        path = self.path(config)
+        place = (path, tool.original_name)
+        same = self._same.get(place)
+        if (
+            same is not None
+            and same.tool is tool
+            and same.output is output
+            and same.is_destructive == is_destructive
+        ):
+            return True
+        seen = as_shown(tool, output, is_destructive=is_destructive)
+        if self._known.get(path, {}).get(tool.original_name) != seen:
+            return False
+        self._same[place] = _Unchanged(tool, output, is_destructive)
+        return True
 
     def check(
         self,
@@ -108,35 +136,51 @@ class PinStore:
         tool: ToolDefinition,
         offered: ToolDefinition | None = None,
         output: Schema = None,
+        *,
+        is_destructive: bool = True,
     ) -> ToolChange | None:
         """Return the change since the first use, or None. The first use pins the tool: `offered` if passed, else
         `tool`.
 
-        `output` is the tool's output schema, here and in the other methods.
+        `output` is the schema of its results, here and elsewhere. `is_destructive` is what its server says; without a
+        hint, the specification says True.
         """
-        seen = as_shown(tool, output)
+        seen = as_shown(tool, output, is_destructive=is_destructive)
         if self._pins(config).get(tool.original_name) == seen:
             return None
-        # Read the file again: another process may have pinned more tools.
-        pinned = self._pinned(
-            config, tool.original_name, as_shown(offered or tool, output)
-        )
+        # Not from this process's cache: another process may have written more.
+        first = as_shown(offered or tool, output, is_destructive=is_destructive)
+        pinned = self._pinned(config, tool.original_name, first)
         return _change(config, tool, pinned, seen)
 
     def standing_change(
-        self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
+        self,
+        config: ServerConfig,
+        tool: ToolDefinition,
+        output: Schema = None,
+        *,
+        is_destructive: bool = True,
     ) -> ToolChange | None:
         """Return the same change as `check` without pinning anything; None for a tool without a pin."""
         pins = self._pins(config)
         if tool.original_name not in pins:
             return None
-        return _change(config, tool, pins[tool.original_name], as_shown(tool, output))
+        if self.is_as_pinned(config, tool, output, is_destructive=is_destructive):
+            return None
+        seen = as_shown(tool, output, is_destructive=is_destructive)
+        return _change(config, tool, _filled(pins[tool.original_name], seen), seen)
 
     def accept(
-        self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
+        self,
+        config: ServerConfig,
+        tool: ToolDefinition,
+        output: Schema = None,
+        *,
+        is_destructive: bool = True,
     ) -> None:
-        """Pin the current definition of the tool."""
-        self._pinned(config, tool.original_name, as_shown(tool, output), anew=True)
+        """Pin the current tool."""
+        seen = as_shown(tool, output, is_destructive=is_destructive)
+        self._pinned(config, tool.original_name, seen, anew=True)
 
     def _pinned(
         self,
@@ -146,7 +190,10 @@ class PinStore:
         *,
         anew: bool = False,
     ) -> Any:
-        """Return the tool's pin. With `anew`, or if there is no pin, pin `seen` first. Pins of other processes stay."""
+        """Return the tool's pin. With `anew`, or without a whole pin that differs, pin `seen` first.
+
+        Pins of other processes stay.
+        """
         path = self.path(config)
         pins = {**self._pins(config)}
         # If the file stays locked or is not writable, pin in this process only.
@@ -155,28 +202,23 @@ class PinStore:
             alone_with(path, wait_seconds=_LOCK_SECONDS),
         ):
             pins |= self._read(path)
-            if anew or name not in pins:
+            if anew or _filled(pins.get(name, seen), seen) == seen:
                 write_whole(path, json.dumps(pins | {name: seen}))
-        if anew or name not in pins:
+        if anew or _filled(pins.get(name, seen), seen) == seen:
             pins[name] = seen
         self._known[path] = pins
-        return pins[name]
+        self._same.pop((path, name), None)
+        return _filled(pins[name], seen)
 
     def path(self, config: ServerConfig) -> Path:
         """Return the path of one server's file, which need not exist."""
-        place = json.dumps(
-            [
-                config.name,
-                str(config.command),
-                as_written(config.url),
-                [str(word) for word in config.args],
-                *([str(config.openapi)] if config.openapi else []),
-            ]
-        )
-        digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-        return (
-            self._folder
-            / f"{re.sub(r'[^A-Za-z0-9_-]', '_', config.name)[:40]}-{digest}.json"
+        api: tuple[str, ...] = ()
+        if config.openapi:
+            api = (str(config.openapi),)
+        words = tuple(str(word) for word in config.args)
+        url = as_written(config.url)
+        return self._folder / _file_name(
+            config.name, str(config.command), url, words, api
         )
 
     def _pins(self, config: ServerConfig) -> dict[str, Any]:
@@ -195,6 +237,15 @@ class PinStore:
         return {}
 
 
+@lru_cache(maxsize=1_000)
+def _file_name(
+    name: str, command: str, url: str, words: tuple[str, ...], api: tuple[str, ...]
+) -> str:
+    place = json.dumps([name, command, url, words, *api])
+    digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:40]}-{digest}.json"
+
+
 def standing_change(
     pins: PinStore | None,
     config: ServerConfig,
@@ -204,8 +255,13 @@ def standing_change(
     """Return the change that `refusal_of_change` would find now, without pinning or asking, or None."""
     if pins is None:
         return None
-    output = lists.output_schemas.get(offered.original_name)
-    return pins.standing_change(config, _current(offered, lists), output)
+    name = offered.original_name
+    return pins.standing_change(
+        config,
+        _current(offered, lists),
+        lists.output_schemas.get(name),
+        is_destructive=destructive_hint(lists, name),
+    )
 
 
 async def refusal_of_change(
@@ -223,16 +279,19 @@ async def refusal_of_change(
     from its first use, and the change is not allowed.
     """
     output = lists.output_schemas.get(offered.original_name)
+    hint = destructive_hint(lists, offered.original_name)
     current = _current(offered, lists)
     change = None
     if pins is not None and not pins.is_as_pinned(
-        config, current, output
-    ):  # another program may hold the lock
-        change = await asyncio.to_thread(pins.check, config, current, offered, output)
+        config, current, output, is_destructive=hint
+    ):  # another program may hold the file
+        check = partial(pins.check, config, current, offered, is_destructive=hint)
+        change = await asyncio.to_thread(check, output=output)
     if pins is not None and change is not None:
         emit(Notice(safe_line(str(change), 500), "warning"))
         if allow_change is not None and await allow_change(change):
-            await asyncio.to_thread(pins.accept, config, current, output)
+            accept = partial(pins.accept, config, current, is_destructive=hint)
+            await asyncio.to_thread(accept, output)
             return ""
         return change.refusal
     if current is offered or as_shown(current) == as_shown(offered):
@@ -249,8 +308,17 @@ def _current(offered: ToolDefinition, lists: ServerLists) -> ToolDefinition:
     return same[0]
 
 
-def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
-    """Return the data of a tool to pin, as JSON.
+def destructive_hint(lists: ServerLists, name: str) -> bool:
+    """Return whether a tool may destroy something, by its server's annotations; without a hint the answer is True."""
+    listed = lists.unused.get("tools", {}).get(name, {})
+    hints = listed.get("annotations")
+    return not (isinstance(hints, Mapping) and hints.get("destructiveHint") is False)
+
+
+def as_shown(
+    tool: ToolDefinition, output: Schema = None, *, is_destructive: bool = True
+) -> dict[str, Any]:
+    """Return the pinned data of a tool as JSON.
 
     This is everything that a model and a user see of the tool, and its output schema if it has one.
     """
@@ -258,6 +326,7 @@ def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
         "description": tool.description,
         "title": tool.title,
         "read_only": tool.read_only,
+        _DESTRUCTIVE: is_destructive,
         "parameters": tool.parameters,
     } | ({} if output is None else {"output_schema": output})
     plain: dict[str, Any] = json.loads(json.dumps(shown, sort_keys=True))
@@ -266,6 +335,13 @@ def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
     ):  # replace secrets, because pins are written to a file
         plain = with_texts(plain, without_secrets)
     return plain
+
+
+def _filled(pinned: Any, seen: dict[str, Any]) -> Any:
+    """Return a pin with the parts that older versions did not pin, as they are now."""
+    if isinstance(pinned, dict):
+        return {_DESTRUCTIVE: seen[_DESTRUCTIVE], **pinned}
+    return pinned
 
 
 def _change(
@@ -278,15 +354,22 @@ def _change(
     more = []
     if len(lines) > _MOST_LINES:
         more = [f"and {len(lines) - _MOST_LINES} more places"]
-    was_safe = isinstance(pinned, Mapping) and bool(pinned.get("read_only"))
     return ToolChange(
         config.name,
         tool.original_name,
         (*lines[:_MOST_LINES], *more),
         frozenset(texts_in(seen)) - frozenset(texts_in(pinned)),
-        is_declared_safe=bool(seen["read_only"]) and not was_safe,
+        is_declared_safe=_is_declared_safe(pinned, seen),
         whole=tuple(_differences(pinned, seen, most=_WHOLE)),
     )
+
+
+def _is_declared_safe(pinned: Any, seen: Mapping[str, Any]) -> bool:
+    before = dict[str, Any]()
+    if isinstance(pinned, Mapping):
+        before = {**pinned}
+    reads_only_now = bool(seen["read_only"]) and not before.get("read_only")
+    return reads_only_now or (before.get(_DESTRUCTIVE, True) and not seen[_DESTRUCTIVE])
 
 
 def _differences(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from mcpagent.cli.common.exit_codes import ExitCode
 from mcpagent.cli.common.options import Options
 from mcpagent.cli.oneshot.agent_options import search_history
 from mcpagent.cli.screen.terminal import open_terminal
+from mcpagent.cli.tools_command.examples_commands import add_example
 from mcpagent.cli.tools_command.tool_commands import (
     call_tool,
     count_tokens,
@@ -33,6 +35,12 @@ from mcpagent.cli.tools_command.tool_commands import (
     show_learned,
 )
 from mcpagent.errors import InputError
+from mcpagent.gateway.gateway_log import (
+    NEXT_CALL_SECONDS,
+    GatewayEvent,
+    GatewayLog,
+    log_folder,
+)
 from mcpagent.models import ScriptedModel
 from mcpagent.values.events import Event
 from mcpagent.values.messages import Document, Image, Text, ToolCall, ToolKey
@@ -308,6 +316,38 @@ def test_lint_names_what_cannot_be_found(tmp_path: Path, out: Read) -> None:
     }
     assert lint_tools(options(tmp_path)) == ExitCode.ERROR
     assert "wait_seconds  parameters: no text for seconds" in out()
+
+
+def test_lint_proposes_examples_for_searches_that_found_nothing(tmp_path: Path, out: Read) -> None:
+    chosen = options(tmp_path)
+    log = GatewayLog(log_folder(chosen.environ))
+    nothing: dict[str, Any] = {"kind": "search", "outcome": "nothing", "pid": 1}
+    called: dict[str, Any] = {"kind": "call", "outcome": "answered", "pid": 1, "tool": "small__get_weather"}
+    for event in (
+        GatewayEvent(client="a", query="wwww $(qqqq) 'vvvv'", time=10.0, **nothing),
+        GatewayEvent(client="b", query="zzzz xxxx", time=11.0, **nothing),
+        GatewayEvent(client="a", query="wwww $(qqqq) 'vvvv'", time=12.0, **nothing),
+        GatewayEvent(client="a", query="weather in a city", time=13.0, **nothing),
+        GatewayEvent(client="a", time=20.0, **called),
+        GatewayEvent(client="b", time=11.0 + NEXT_CALL_SECONDS + 1, **called),
+    ):
+        log.add(event)
+    log.close()
+    assert lint_tools(as_json(chosen)) == ExitCode.ERROR
+    found = {item["text"].split(";")[0]: item for item in json.loads(out()) if item["kind"] == "unfound"}
+    assert len(found) == 2  # the third is found by now
+    first = next(item for about, item in found.items() if about.startswith("2 times"))
+    assert first["tool"] == "get_weather"
+    assert "it was called next" in first["text"]
+    command = first["text"].partition("mcpagent tools ")[2]
+    words = shlex.split(command)
+    assert words == ["examples", "add", "get_weather", "wwww $(qqqq) 'vvvv'"]
+    [other] = [item for item in found.values() if item is not first]
+    assert "was called next" not in other["text"]
+    add_example(chosen, *words[2:])
+    out()
+    assert lint_tools(as_json(chosen)) == ExitCode.ERROR
+    assert "wwww" not in out()
 
 
 def test_eval_measures_your_own_queries(tmp_path: Path, out: Read) -> None:

@@ -105,6 +105,48 @@ def test_a_change_is_told_place_by_place(change: dict[str, Any], lines: list[str
     assert pins.check(CONFIG, replace(TOOL, **change)) is None
 
 
+@each_row(
+    "before, after, line, is_declared_safe",
+    [
+        (False, True, "destructive: false -> true", False),
+        (True, False, "destructive: true -> false", True),
+    ],
+)
+def test_what_a_tool_may_destroy_is_pinned(
+    before: bool, after: bool, line: str, is_declared_safe: bool, tmp_path: Path
+) -> None:
+    pins = PinStore(tmp_path / "pins")
+    assert pins.check(CONFIG, TOOL, is_destructive=before) is None
+    assert pins.check(CONFIG, TOOL, is_destructive=before) is None
+    for store in (pins, PinStore(tmp_path / "pins")):
+        standing = store.standing_change(CONFIG, TOOL, is_destructive=after)
+        found = store.check(CONFIG, TOOL, is_destructive=after)
+        assert standing == found is not None
+        assert (found.lines, found.is_declared_safe) == ((line,), is_declared_safe)
+    pins.accept(CONFIG, TOOL, is_destructive=after)
+    assert pins.check(CONFIG, TOOL, is_destructive=after) is None
+    assert pins.check(CONFIG, TOOL, is_destructive=before) is not None
+
+
+def test_a_pin_of_an_older_version_stays_valid_and_is_completed_at_the_next_use(tmp_path: Path) -> None:
+    pins = PinStore(tmp_path / "pins")
+    pins.check(CONFIG, TOOL)
+    path = pins.path(CONFIG)
+    written = json.loads(path.read_text())
+    del written["read"]["destructive"]
+    for is_destructive in (True, False):
+        path.write_text(json.dumps(written))
+        older = PinStore(tmp_path / "pins")
+        assert older.standing_change(CONFIG, TOOL, is_destructive=is_destructive) is None
+        changed = older.check(CONFIG, replace(TOOL, title="New"), is_destructive=is_destructive)
+        assert changed is not None
+        assert changed.lines == ('title: "" -> "New"',)
+        assert json.loads(path.read_text()) == written  # nobody has seen the rest of a changed tool
+        assert older.check(CONFIG, TOOL, is_destructive=is_destructive) is None
+        for store in (older, PinStore(tmp_path / "pins")):
+            assert store.check(CONFIG, TOOL, is_destructive=not is_destructive) is not None
+
+
 def test_two_programs_keep_what_each_has_pinned(tmp_path: Path) -> None:
     one, other = PinStore(tmp_path / "pins"), PinStore(tmp_path / "pins")
     write, changed = replace(TOOL, original_name="write"), replace(TOOL, description="Reads a file and sends it")
