@@ -141,11 +141,6 @@ def install(
     file = usual_file(client, options.environ)
     store = key_store(options.environ)
     plan = _plan(options, file, store)
-    if ENTRY in plan.client[0].entries():
-        where = short_path(str(file.path), options.folder)
-        raise InputError(
-            f"the gateway is installed in {where}; mcpagent gateway uninstall {client}"
-        )
     _show(options, terminal, plan)
     names = safe_line(", ".join(plan.moved), 300) or "no server"
     put(terminal.err, f"{names} to be moved behind the gateway")
@@ -258,6 +253,11 @@ def _plan(options: Options, file: ClientFile, store: SecretStore) -> _Plan:
     own = file_to_write(options, "user")
     before = _client_text(file.client, file.path)
     before.data()
+    if ENTRY in before.entries():
+        where = short_path(str(file.path), options.folder)
+        raise InputError(
+            f"the gateway is installed in {where}; mcpagent gateway uninstall {file.client}"
+        )
     after_own, imported, moved = _merge(options, own, file, store)
     entry = entry_of_gateway(file.client)
     after = before.changed(list(moved), {ENTRY: entry})

@@ -50,7 +50,7 @@ def test_the_status_has_processes_tokens_times_and_failed_searches(
     assert lines[3].startswith('found nothing: "a note')
     assert lines[3].endswith("1 times")
     assert "\x1b" not in lines[3]
-    assert "mcpagent tools examples add TOOL REQUEST" in lines[4]
+    assert "mcpagent tools lint proposes" in lines[4]
 
 
 def test_the_status_as_json_has_the_calls_by_outcome(log: GatewayLog, capsys: pytest.CaptureFixture[str]) -> None:
