@@ -40,6 +40,22 @@ class Passage:
     text: str
 
 
+class _Fence:
+    """Follows fenced code from line to line; `mark` is the open fence, "" outside."""
+
+    mark = ""
+
+    def holds(self, line: str) -> bool:
+        """Return whether the line is a part of fenced code, with its first and last line."""
+        opened = _FENCE.match(line)
+        if not self.mark:
+            self.mark = opened[1] if opened else ""
+            return bool(opened)
+        if opened and line.strip() == opened[1] and opened[1].startswith(self.mark):
+            self.mark = ""
+        return True
+
+
 def document_id(uri: str) -> str:
     """Return the ID of the document with this address."""
     return hashlib.sha256(without_halves(uri).encode()).hexdigest()[:32]
@@ -109,19 +125,13 @@ def markdown_passages(text: str) -> Iterator[Passage]:
     """Yield the text below each heading. A heading without a text, and without a deeper one, is its own text."""
     above: list[tuple[int, str]] = []
     lines: list[str] = []
-    fence = ""
+    fence = _Fence()
     matter = split_front_matter(text)
     if matter is not None:
         text = matter[1]
     for line in [*text.splitlines(), "# "]:
-        opened = _FENCE.match(line)
         heading = None
-        if fence:
-            if opened and line.strip() == opened[1] and line.strip().startswith(fence):
-                fence = ""
-        elif opened:
-            fence = opened[1]
-        else:
+        if not fence.holds(line):
             heading = _heading(line, lines)
         if heading is None:
             lines.append(line)
@@ -135,7 +145,7 @@ def markdown_passages(text: str) -> Iterator[Passage]:
         lines = []
         above = [one for one in above if one[0] < heading[0]]
         above.append(heading)
-    if fence:
+    if fence.mark:
         # A fence that nothing closes reaches to the end; the last line is the one added above.
         yield Passage(tuple(title for _, title in above), "\n".join(lines[:-1]))
 
@@ -235,14 +245,9 @@ def _packed(pieces: Iterable[str], between: str) -> Iterator[str]:
 def _blocks(text: str) -> Iterator[list[str]]:
     """Yield the lines of each paragraph, list, table and fenced block."""
     lines: list[str] = []
-    fence = ""
+    fence = _Fence()
     for line in text.splitlines():
-        opened = _FENCE.match(line)
-        if opened and not fence:
-            fence = opened[1]
-        elif opened and line.strip() == opened[1] and opened[1].startswith(fence):
-            fence = ""
-        if fence or line.strip():
+        if fence.holds(line) or line.strip():
             lines.append(line)
         elif lines:
             yield lines

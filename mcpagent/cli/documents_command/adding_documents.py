@@ -124,7 +124,7 @@ def progress_lines(
     def show(found: IndexProgress) -> None:
         nonlocal shown
         now = clock()
-        if now - shown < LINE_SECONDS:
+        if now - shown < LINE_SECONDS or found.done == found.total:
             return
         shown = now
         left = duration((now - begun) / found.done * (found.total - found.done))

@@ -99,14 +99,7 @@ def list_documents(options: Options, name: str | None, limit: int) -> ExitCode:
             return page.documents, page.total
 
     documents, total = run_to_end(read())
-    rows: list[list[Cell]] = [
-        [
-            (safe_line(one.title, 60), "user"),
-            safe_line(str(one.metadata.get("kind", "")), 20),
-            (safe_line(one.uri, 200), "dim"),
-        ]
-        for one in documents
-    ]
+    rows = _document_rows(documents)
     nothing = [Text("no document has this in its name", "dim")]
     found = [_document(one) for one in documents]
     terminal.report(options, found, *(table(rows) if rows else nothing))
@@ -114,6 +107,17 @@ def list_documents(options: Options, name: str | None, limit: int) -> ExitCode:
         more = f"{total - len(documents):,} more; -k {total} shows all"
         put(terminal.err, more, style="dim")
     return ExitCode.OK
+
+
+def _document_rows(documents: Sequence[StoredDocument]) -> list[list[Cell]]:
+    return [
+        [
+            (safe_line(one.title, 60), "user"),
+            safe_line(str(one.metadata.get("kind", "")), 20),
+            (safe_line(one.uri, 200), "dim"),
+        ]
+        for one in documents
+    ]
 
 
 def _document(one: StoredDocument) -> dict[str, Any]:
@@ -131,15 +135,23 @@ def show_document(options: Options, name: str) -> ExitCode:
             return document, await store.chunks(document.id)
 
     document, chunks = run_to_end(read())
-    facts = [("address", document.uri), ("chunks", f"{len(chunks):,}")]
+    lines = [*_fact_lines(document, len(chunks)), *_text_lines(chunks)]
+    shown = _document(document) | {"chunks": [_chunk_document(one) for one in chunks]}
+    terminal.report(options, shown, *lines)
+    return ExitCode.OK
+
+
+def _fact_lines(document: StoredDocument, chunks: int) -> list[Text | str]:
+    facts = [("address", document.uri), ("chunks", f"{chunks:,}")]
     facts += [(key, str(value)) for key, value in document.metadata.items()]
     rows: list[list[Cell]] = [
         [(safe_line(key, 40), "dim"), safe_line(value, 300)] for key, value in facts
     ]
-    lines: list[Text | str] = [
-        Text(safe_line(document.title, 200), "user"),
-        *table(rows),
-    ]
+    return [Text(safe_line(document.title, 200), "user"), *table(rows)]
+
+
+def _text_lines(chunks: Sequence[Chunk]) -> list[Text | str]:
+    lines: list[Text | str] = []
     before: tuple[tuple[str, ...], int | None] = ((), None)
     for chunk in chunks:
         place = (chunk.section, chunk.page)
@@ -148,9 +160,7 @@ def show_document(options: Options, name: str) -> ExitCode:
             lines += ["", Text(safe_line(heading, 200), "user")]
         lines += ["", safe_text(chunk.text)]
         before = place
-    shown = _document(document) | {"chunks": [_chunk_document(one) for one in chunks]}
-    terminal.report(options, shown, *lines)
-    return ExitCode.OK
+    return lines
 
 
 def show_statistics(options: Options) -> ExitCode:
@@ -188,17 +198,7 @@ def evaluate_documents(
             return await measure_recall(store, questions, limit=limit)
 
     recall = run_to_end(measure())
-    lines: list[Text | str] = []
-    for one in recall.ranks:
-        if one.document is None:
-            question = (safe_line(one.asked.question, 80), "user")
-            instead = safe_line(one.first or "nothing", 120)
-            failed = (f"{terminal.glyphs.failed} ", "error")
-            about = (
-                f"  not found: {safe_line(one.asked.uri, 120)}; first is {instead}",
-                "dim",
-            )
-            lines.append(Text.assemble(failed, question, about))
+    lines = _missed_lines(recall, terminal.glyphs.failed)
     depths = sorted({1, limit})
     figures = [
         f"recall@{depth} {recall.document_recall(depth):.3f}" for depth in depths
@@ -209,6 +209,21 @@ def evaluate_documents(
     )
     terminal.report(options, _recall_document(recall, depths), *lines)
     return ExitCode.OK if recall.document_recall(limit) >= least else ExitCode.ERROR
+
+
+def _missed_lines(recall: DocumentRecall, mark: str) -> list[Text | str]:
+    lines: list[Text | str] = []
+    for one in recall.ranks:
+        if one.document is None:
+            question = (safe_line(one.asked.question, 80), "user")
+            instead = safe_line(one.first or "nothing", 120)
+            failed = (f"{mark} ", "error")
+            about = (
+                f"  not found: {safe_line(one.asked.uri, 120)}; first is {instead}",
+                "dim",
+            )
+            lines.append(Text.assemble(failed, question, about))
+    return lines
 
 
 def _recall_document(recall: DocumentRecall, depths: Sequence[int]) -> dict[str, Any]:

@@ -142,6 +142,15 @@ class ChunkVectors:
         current = np.fromiter((number for (number,) in rows), np.int64)
         kept = np.isin(self._numbers, current)
         numbers, matrix = self._numbers[kept], self._matrix[kept]
+        self._numbers, self._matrix = self._with_new(connection, numbers, matrix)
+        self._state = state
+
+    def _with_new(
+        self, connection: sqlite3.Connection, numbers: Numbers, matrix: Matrix
+    ) -> tuple[Numbers, Matrix]:
+        """Return numbers and matrix with the vectors that follow the last one."""
+        import numpy as np
+
         last = -1
         if len(numbers):
             last = int(numbers[-1])
@@ -158,4 +167,4 @@ class ChunkVectors:
             numbers = np.concatenate(
                 [numbers, np.fromiter((row[0] for row in fresh), np.int64)]
             )
-        self._numbers, self._matrix, self._state = numbers, matrix, state
+        return numbers, matrix

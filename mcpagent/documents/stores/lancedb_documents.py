@@ -301,13 +301,7 @@ class LanceDocuments:
             condition += f" AND document IN ({keys})"
         if self._changes >= _OPTIMIZE_BEFORE_SEARCH:
             self._optimize(table)
-        count = max(CANDIDATES, limit)
-        found = {"keywords": _by_words(table, query, count, condition)}
-        if self._vectors is not None and self._has_vectors(table):
-            [asked] = self._vectors.rows([query])
-            column = _vector_column(self._vectors)
-            nearest = table.search(asked, vector_column_name=column).metric("dot")
-            found["embeddings"] = _rows(nearest, condition, count, "_distance")
+        found = self._rankings(table, query, max(CANDIDATES, limit), condition)
         rows = {row["key"]: row for ranking in found.values() for row in ranking}
         keys_found = {
             name: [row["key"] for row in ranking] for name, ranking in found.items()
@@ -320,6 +314,18 @@ class LanceDocuments:
             SearchHit(chunk, one.score, one.ranks)
             for chunk, one in zip(chunks, best, strict=True)
         ]
+
+    def _rankings(
+        self, table: Any, query: str, count: int, condition: str
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Return the best rows by words, and by vectors if there are any."""
+        found = {"keywords": _by_words(table, query, count, condition)}
+        if self._vectors is not None and self._has_vectors(table):
+            [asked] = self._vectors.rows([query])
+            column = _vector_column(self._vectors)
+            nearest = table.search(asked, vector_column_name=column).metric("dot")
+            found["embeddings"] = _rows(nearest, condition, count, "_distance")
+        return found
 
     def _close(self) -> None:
         with self._lock:

@@ -34,9 +34,9 @@ def test_a_terminal_shows_a_bar_with_files_chunks_and_the_time_left() -> None:
 
 def test_a_pipe_gets_a_line_every_few_seconds() -> None:
     shown, written = terminal(is_interactive=False)
-    clock = iter([0.0, LINE_SECONDS / 2, LINE_SECONDS, LINE_SECONDS + 0.1])
+    clock = iter([0.0, LINE_SECONDS / 2, LINE_SECONDS, LINE_SECONDS + 0.1, 3 * LINE_SECONDS])
     show = progress_lines(shown, lambda: next(clock))
-    for done in (1, 2, 3):
+    for done in (1, 2, 3, 4):
         show(IndexProgress(done, 4, 10 * done, "file:///a", "added"))
     assert written.getvalue() == "2 of 4 files, 20 chunks, about 2.0 s left\n"
 
