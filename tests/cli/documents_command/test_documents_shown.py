@@ -34,7 +34,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_documents_are_added_searched_listed_shown_and_removed(folder: Path) -> None:
     assert docs(folder, "add", "texts") == ("\u2713 2 added; 3 chunks written\n", "")
     assert docs(folder, "add", "texts")[0] == "\u2713 2 unchanged; 0 chunks written\n"
@@ -66,7 +65,6 @@ def test_documents_are_added_searched_listed_shown_and_removed(folder: Path) -> 
     assert docs(folder, "search", "apples", code=1)[0] == "no document has these words\n"
 
 
-@pytest.mark.slow
 def test_the_recall_of_questions_is_measured(folder: Path) -> None:
     docs(folder, "add", "texts")
     (folder / "q.jsonl").write_text(
@@ -81,7 +79,6 @@ def test_the_recall_of_questions_is_measured(folder: Path) -> None:
     docs(folder, "eval", "q.jsonl", "0.9", code=1)
 
 
-@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_one_line_and_an_exit_code(folder: Path) -> None:
     (folder / "texts" / "empty.md").write_text("")
     written, problems = docs(folder, "add", "texts", code=1)
@@ -90,7 +87,6 @@ def test_a_file_that_cannot_be_read_is_one_line_and_an_exit_code(folder: Path) -
     assert "empty.md: has no text" in problems
 
 
-@pytest.mark.slow
 @each_row(
     "arguments, code, problem",
     [

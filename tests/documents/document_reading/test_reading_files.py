@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from typing import TypeAlias
 
 import pytest
 
+from mcpagent.documents.document_reading.document_worker import answer_to
 from mcpagent.documents.document_reading.file_kinds import decoded_text, document_kind
 from mcpagent.documents.document_reading.reading_files import MOST_BYTES, read_document_file, text_of_file
+from mcpagent.documents.document_reading.text_parts import DocumentText
 from mcpagent.errors import DocumentReadError
 from tests.documents.document_reading import sample_files as samples
 from tests.made_files import pdf
@@ -41,24 +44,20 @@ MAIL: Expected = [
 ]
 
 
-@pytest.mark.slow
-@each_row(
-    "made, name, kind, title, parts",
-    [
-        (lambda: samples.HTML, "x", "html", "Fruits & more", FRUITS),
-        (samples.docx, "x.bin", "docx", "", WORD),
-        (samples.pptx, "x", "pptx", "", SLIDES),
-        (samples.xlsx, "x", "xlsx", "", SHEETS),
-        (samples.epub, "x", "epub", "A Book", [(None, (), ["# One"]), (None, (), ["Text of Two."])]),
-        (lambda: samples.EMAIL, "x", "email", "Caf\u00e9", MAIL),
-        (lambda: pdf("Hello there"), "x.txt", "pdf", "", [(1, (), ["Hello there"])]),
-        (lambda: b"# Hi\n", "x.md", "markdown", "", [(None, (), ["# Hi"])]),
-    ],
-)
-def test_a_file_becomes_text_with_pages_and_sections(
-    made: Callable[[], bytes], name: str, kind: str, title: str, parts: Expected
-) -> None:
-    found = text_of_file(made(), name)
+FILES = [
+    (lambda: samples.HTML, "x", "html", "Fruits & more", FRUITS),
+    (samples.docx, "x.bin", "docx", "", WORD),
+    (samples.pptx, "x", "pptx", "", SLIDES),
+    (samples.xlsx, "x", "xlsx", "", SHEETS),
+    (samples.epub, "x", "epub", "A Book", [(None, (), ["# One"]), (None, (), ["Text of Two."])]),
+    (lambda: samples.EMAIL, "x", "email", "Caf\u00e9", MAIL),
+    (lambda: pdf("Hello there"), "x.txt", "pdf", "", [(1, (), ["Hello there"])]),
+    (lambda: b"# Hi\n", "x.md", "markdown", "", [(None, (), ["# Hi"])]),
+]
+
+
+def check(found: DocumentText, kind: str, title: str, parts: Expected) -> None:
+    """Check a file's text, its pages and its sections."""
     assert (found.kind, found.title) == (kind, title)
     assert [(part.page, part.section) for part in found.parts] == [(page, section) for page, section, _ in parts]
     for part, (_, _, texts) in zip(found.parts, parts, strict=True):
@@ -66,6 +65,31 @@ def test_a_file_becomes_text_with_pages_and_sections(
             assert text in part.text
     everything = "".join(part.text for part in found.parts)
     assert not {"alert", "Impressum", "Home"} & set(everything.replace("(", " ").split())
+
+
+@pytest.mark.slow
+@each_row("made, name, kind, title, parts", FILES)
+def test_a_file_becomes_text_with_pages_and_sections(
+    made: Callable[[], bytes], name: str, kind: str, title: str, parts: Expected
+) -> None:
+    check(text_of_file(made(), name), kind, title, parts)
+
+
+@each_row("made, name, kind, title, parts", FILES[:-1])
+def test_the_worker_reads_each_kind(
+    made: Callable[[], bytes], name: str, kind: str, title: str, parts: Expected
+) -> None:
+    """The program of the worker in this process, with the kind that the content tells."""
+    data = made()
+    found = answer_to(data, str(document_kind(data, name)))
+    check(DocumentText.from_json(json.loads(json.dumps(found))), kind, title, parts)
+
+
+@each_row("kind", ["docx", "pptx", "xlsx", "epub", "pdf"])
+def test_a_damaged_file_is_an_error_of_the_worker(kind: str) -> None:
+    reason, problem = answer_to(b"PK\x03\x04 and nothing more", kind)["error"]
+    assert reason == "damaged"
+    assert "cannot be read" in problem
 
 
 @each_row(

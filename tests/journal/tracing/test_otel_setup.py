@@ -68,6 +68,7 @@ async def test_a_receiver_gets_the_spans_and_metrics_by_the_variables_alone(monk
     assert {"gen_ai.client.operation.duration", "gen_ai.invoke_agent.duration"} <= receiver.metrics
 
 
+@pytest.mark.slow  # its exporters try again, and draw random numbers beside other tests
 @pytest.mark.parametrize("behaviour", ["error", "garbage", "silent", "cut", "down"])
 async def test_a_receiver_that_is_wrong_slow_or_down_costs_a_run_nothing(
     behaviour: Behaviour | str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -86,6 +87,7 @@ async def test_a_receiver_that_is_wrong_slow_or_down_costs_a_run_nothing(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 @each_row(
     "variables, problem",
     [
