@@ -94,8 +94,7 @@ def _others() -> str:
 
 
 def _is_new_here(options: Options, terminal: Terminal) -> bool:
-    """Return whether a user at a terminal has chosen no model, server or conversation, and has no key or configuration.
-    """
+    """Return whether a user at a terminal has chosen no model, server or chat, and has no key or configuration."""
     chosen = (
         options.model
         or options.card
