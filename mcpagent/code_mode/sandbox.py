@@ -191,7 +191,8 @@ class Sandbox:
                 exits, given, type_check=True, type_check_format="json"
             )
             try:
-                # mcpagent's import comes first: when it is requested, the program has been checked and nothing has run.
+                # An import of mcpagent's own precedes the program. The sandbox asks for that import after it has
+                # checked the whole program and before it runs a statement, so the check can stop there.
                 snapshot: Any = session.feed_start(f"import {CALLS}\n{source}")
                 while (
                     isinstance(snapshot, monty.FunctionSnapshot)

@@ -1,6 +1,6 @@
 """Split texts into chunks along their headings: about 800 characters each, with section, page and a stable ID.
 
-Each line is looked at once, so any text takes time in proportion to its length.
+Each line is read once, so the time is in proportion to the length of the text.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Passage:
 
 
 class _Fence:
-    """Follows fenced code from line to line; `mark` is the open fence, "" outside."""
+    """Tracks fenced code line by line. `mark` is the marker of the open code block, or "" outside of a block."""
 
     mark = ""
 
     def holds(self, line: str) -> bool:
-        """Return whether the line is a part of fenced code, with its first and last line."""
+        """Return whether the line belongs to fenced code. The opening and closing lines of a code block do."""
         opened = _FENCE.match(line)
         if not self.mark:
             self.mark = opened[1] if opened else ""
@@ -62,7 +62,7 @@ def document_id(uri: str) -> str:
 
 
 def document_title(found: DocumentText) -> str:
-    """Return the title of a text: that of the file, of its front matter, or its first heading, "" if it has none."""
+    """Return the title of the file itself, else of its front matter, else its first heading, else ""."""
     if found.title:
         return found.title
     if found.markup != "markdown" or not found.parts:
@@ -122,7 +122,9 @@ def _passages(part: TextPart, markup: Markup) -> Iterator[Passage]:
 
 
 def markdown_passages(text: str) -> Iterator[Passage]:
-    """Yield the text below each heading. A heading without a text, and without a deeper one, is its own text."""
+    """Yield the text below each heading. A heading with no text and no deeper heading below it yields its title as
+    text.
+    """
     above: list[tuple[int, str]] = []
     lines: list[str] = []
     fence = _Fence()
@@ -146,12 +148,14 @@ def markdown_passages(text: str) -> Iterator[Passage]:
         above = [one for one in above if one[0] < heading[0]]
         above.append(heading)
     if fence.mark:
-        # A fence that nothing closes reaches to the end; the last line is the one added above.
+        # An unclosed code block extends to the end of the text. The last line is the one that the loop added.
         yield Passage(tuple(title for _, title in above), "\n".join(lines[:-1]))
 
 
 def _heading(line: str, before: list[str]) -> tuple[int, str] | None:
-    """Return level and title of a heading. A title with a line under it is taken out of `before`."""
+    """Return the level and the title of a heading, or None. If the line underlines a title, that title is removed from
+    `before`.
+    """
     if found := _HEADING.match(line):
         title = line[found.end() :].strip().rstrip("#").strip()
         return len(found[1]), _plain(title)
@@ -170,7 +174,9 @@ def _plain(title: str) -> str:
 
 
 def python_passages(text: str) -> Iterator[Passage]:
-    """Yield each function and class of Python code, and the methods of classes; without a valid syntax all as text."""
+    """Yield each function and class of Python code, and the methods of classes. Yield code with a syntax error as one
+    text.
+    """
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -229,7 +235,7 @@ def _cut(text: str) -> Iterator[str]:
 
 
 def _packed(pieces: Iterable[str], between: str) -> Iterator[str]:
-    """Yield as many pieces together as fit."""
+    """Join adjacent pieces as long as they fit into a chunk, and yield the joined texts."""
     waiting: list[str] = []
     length = 0
     for piece in pieces:
@@ -263,7 +269,7 @@ def _cut_block(lines: list[str]) -> Iterator[str]:
         return
     before, after, rest = "", "", lines
     if len(lines) > 2 and "|" in lines[0] and _RULE.match(lines[1]):
-        # Each part of a table has its head.
+        # Each part of a table repeats its head.
         before, rest = f"{lines[0]}\n{lines[1]}\n", lines[2:]
     elif opened := _FENCE.match(lines[0]):
         before, rest = f"{lines[0]}\n", lines[1:]

@@ -43,7 +43,7 @@ def comparable(value: MetadataValue) -> tuple[Kind, str | int | float]:
 
 
 def identity(value: MetadataValue) -> str:
-    """Return a text that two values share if they are equal, such as 1 and 1.0."""
+    """Return a text that is the same for equal values, such as 1 and 1.0."""
     kind, stored = comparable(value)
     if isinstance(stored, float) and stored.is_integer():
         stored = int(stored)
@@ -95,7 +95,7 @@ def _metadata_matches(
 
 
 def _is_same(one: MetadataValue, other: MetadataValue) -> bool:
-    return one == one and identity(one) == identity(other)  # not a number: never equal
+    return one == one and identity(one) == identity(other)  # NaN is equal to nothing
 
 
 def _is_less(one: MetadataValue, other: MetadataValue) -> bool:

@@ -29,13 +29,13 @@ class DocumentQuestion:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRanks:
-    """The rank (from 1) of the expected document, and of its section; None if the search did not find them."""
+    """The ranks (from 1) of the expected document and of its section. A rank is None if the search did not find it."""
 
     asked: DocumentQuestion
     document: int | None
     section: int | None
     first: str
-    """The address of the best hit, "" without one."""
+    """The address of the best hit, or "" if there was no hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,14 @@ class DocumentRecall:
     limit: int
 
     def document_recall(self, within: int) -> float:
-        """Return the share of questions whose document is among the first hits."""
+        """Return the share of questions whose document is among the first `within` hits."""
         found = [one.document for one in self.ranks]
         return _share([rank is not None and rank <= within for rank in found])
 
     def section_rank(self) -> float:
-        """Return the mean reciprocal rank of the sections, of the documents for questions without a section."""
+        """Return the mean reciprocal rank of the expected sections. For a question without a section, the document's
+        rank counts.
+        """
         ranks = [_rank(one) for one in self.ranks]
         return sum(1 / rank for rank in ranks if rank) / max(len(ranks), 1)
 
@@ -93,7 +95,7 @@ def _first(found: Sequence[bool]) -> int | None:
 def read_document_questions(path: Path) -> list[DocumentQuestion]:
     """Return the questions of a file of JSON lines. Paths in it are relative to its folder.
 
-    Raises `InputError` that names the line.
+    Raises `InputError` for an invalid line, with its number.
     """
     shown = safe_line(str(path), 100)
     try:

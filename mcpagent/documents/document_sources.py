@@ -31,7 +31,7 @@ _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file, or the page at `url`. `state` changes when a file does; it becomes metadata of the document."""
+    """A file, or the page at `url`. `state`, the size and the time of a file, becomes metadata of the document."""
 
     uri: str
     name: str
@@ -42,7 +42,7 @@ class Source:
     """False for a file that was found in a folder."""
 
     def is_unchanged(self, document: StoredDocument) -> bool:
-        """Return whether the file has the size and the time that the document was read with."""
+        """Return whether the file still has the size and the time that the document's metadata has."""
         return bool(self.state) and all(
             document.metadata.get(key) == value for key, value in self.state
         )
@@ -57,7 +57,7 @@ class Content:
 
 
 def source_of(named: str | Path) -> Source:
-    """Return the page, file or folder that a user names. Raises `InputError` if there is no such file."""
+    """Return the source for an address or a path. Raises `InputError` if there is no such file or folder."""
     text = str(named)
     if text.lower().startswith(("http://", "https://")):
         parts = urlsplit(text)
@@ -76,7 +76,7 @@ def source_of(named: str | Path) -> Source:
 
 
 def files_of(source: Source) -> Iterator[Source]:
-    """Yield the source itself, or the files in the folder and its subfolders, in order, without hidden ones."""
+    """Yield the source itself, or for a folder the files in it and its subfolders, in order, without hidden files."""
     if source.path is None:
         yield source
     elif not source.path.is_dir():
@@ -99,7 +99,7 @@ def _file(path: Path, *, is_named: bool) -> Source:
     try:
         found = path.stat()
     except OSError:
-        # Reading it reports the reason.
+        # Reading the file later reports the reason.
         return Source(path.as_uri(), path.name, path, is_named=is_named)
     if stat.S_ISREG(found.st_mode):
         moment = datetime.fromtimestamp(found.st_mtime, UTC).isoformat()
@@ -108,7 +108,7 @@ def _file(path: Path, *, is_named: bool) -> Source:
 
 
 def is_gone(document: StoredDocument) -> bool:
-    """Return whether the document is of a file that no longer exists."""
+    """Return whether the document belongs to a file that no longer exists."""
     parts = urlsplit(document.uri)
     return parts.scheme == "file" and not os.path.lexists(url2pathname(parts.path))
 

@@ -15,10 +15,12 @@ from mcpagent.documents.document_values import (
 
 
 class DocumentStore(Protocol):
-    """A store of documents and their chunks. What a filter excludes is treated as missing."""
+    """A store of documents and their chunks. With a filter, methods behave as if all other documents did not exist."""
 
     async def save(self, document: StoredDocument, chunks: Sequence[Chunk]) -> None:
-        """Add the document, or replace the one with its address, with all its chunks, or change nothing."""
+        """Save the document with all its chunks, or on an error nothing. It replaces the document with the same
+        address.
+        """
         ...
 
     async def remove(self, uri: str) -> bool:
@@ -28,13 +30,17 @@ class DocumentStore(Protocol):
     async def documents(
         self, *, offset: int = 0, limit: int = 50, where: Filter | None = None
     ) -> DocumentPage:
-        """Return documents in the order of their addresses."""
+        """Return a page of documents in the order of their addresses: at most `limit`, after the first `offset`
+        documents.
+        """
         ...
 
     async def find(
         self, name: str, *, where: Filter | None = None
     ) -> StoredDocument | None:
-        """Return the document with this address, else one whose address, then title contains the name."""
+        """Return the document with this address. If there is none, return a document whose address contains the name,
+        else a document whose title does.
+        """
         ...
 
     async def chunk(

@@ -11,7 +11,7 @@ MetadataValue: TypeAlias = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A document in a store. `id` follows from `uri`; `digest` is the SHA-256 of its content, as hex."""
+    """A document in a store. `id` is a digest of `uri`; `digest` is the SHA-256 of its content, as hex."""
 
     id: str
     uri: str
@@ -26,9 +26,10 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of a document, with its headings from the outermost one, its page (from 1) and its place (from 0).
+    """A part of a document. `section` has its headings, the outermost first. Pages count from 1, positions from 0.
 
-    `id` follows from the document, the headings and the text, so an unchanged part of a changed document keeps it.
+    `id` is computed from the document, the headings and the text, so an unchanged part of a changed document keeps its
+    ID.
     """
 
     id: str
@@ -41,7 +42,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A chunk that a search found: a higher `score` is better; `ranks` has its place (from 1) by each ranking."""
+    """A chunk that a search found; a higher `score` is better. `ranks` has its rank (from 1) in each ranking, by the
+    ranking's name.
+    """
 
     chunk: Chunk
     score: float
@@ -50,7 +53,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPage:
-    """Some of the documents that match a filter, and the number of all of them."""
+    """A page of the documents that match a filter. `total` is the number of all matching documents."""
 
     documents: tuple[StoredDocument, ...]
     total: int
@@ -61,14 +64,16 @@ class DocumentPage:
 
 @dataclass(frozen=True, slots=True)
 class NameContains:
-    """Match a part of the address or the title; case and spaces do not count, and no character is a wildcard."""
+    """Match documents whose address or title contains the name, without regard to case and spaces. No character is a
+    wildcard.
+    """
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class UriPrefix:
-    """Match addresses that begin with the prefix."""
+    """Match documents whose address begins with the prefix."""
 
     prefix: str
 

@@ -1,4 +1,4 @@
-"""Index files, folders and web pages: read what is new or changed, remove what is gone, report progress."""
+"""Index files, folders and web pages: read new and changed sources, remove documents of deleted files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     import httpx2
 
 READER = 1
-"""The version of reading and chunking; another one reads documents again. It is metadata of each document."""
+"""Version of the code that reads and chunks documents. Each document has it as metadata; documents of another version
+are read again.
+"""
 
 _PAGE = 1_000
 _CONNECT_SECONDS = 15.0
@@ -42,7 +44,9 @@ Outcome: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """The place in one run: `done` of `total` files, and the `chunks` written; `uri` is the last document."""
+    """Progress of a run: `done` of `total` files, and the number of `chunks` written. `uri` is the address of the last
+    document.
+    """
 
     done: int
     total: int
@@ -72,11 +76,11 @@ async def index_documents(
     on_progress: Callable[[IndexProgress], None] | None = None,
     client: httpx2.AsyncClient | None = None,
 ) -> IndexReport:
-    """Index files, folders and addresses. A file with the size and the time of before is not read.
+    """Index files, folders and addresses. A file is not read again if its size and its time are unchanged.
 
-    Each document is saved by itself, so an end at any moment loses at most one. Documents of a named folder whose files
-    are gone are removed. A file that cannot be read is in `failures`; the others are indexed. Raises `InputError` for a
-    path that does not exist, and `DocumentStoreError`.
+    Each document is saved in a separate transaction, so a run that is killed loses at most one document. Documents of a
+    folder whose files no longer exist are removed. Errors of unreadable files are in `failures`; the other files are
+    indexed. Raises `InputError` for a path that does not exist, and `DocumentStoreError`.
     """
     roots = [source_of(one) for one in named]
     indexing = _Indexing(store, on_progress)
@@ -96,7 +100,7 @@ async def index_documents(
 
 
 class _Indexing:
-    """One run: counts outcomes, and reports each."""
+    """State of one indexing run. It counts the outcomes and reports each outcome."""
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class _Indexing:
         if content.data is None:
             return "unchanged", 0
         digest = hashlib.sha256(content.data).hexdigest()
-        # Another process may have indexed it in the meantime.
+        # Look the document up again, since another process may have indexed it in the meantime.
         before = await _stored(self._store, source.uri)
         if before is not None and _is_of(before, digest):
             await self._touch(before, content)
@@ -145,7 +149,9 @@ class _Indexing:
         return ("added" if before is None else "changed"), len(chunks)
 
     async def _touch(self, before: StoredDocument, content: Content) -> None:
-        """Store another time of the same content, so that the next run does not read it."""
+        """Store the new state, such as the file's time, of unchanged content, so that the next run does not read it
+        again.
+        """
         metadata = {**before.metadata, **dict(content.state)}
         if metadata != before.metadata:
             touched = replace(before, metadata=metadata)
@@ -192,7 +198,9 @@ def _is_of(document: StoredDocument, digest: str) -> bool:
 
 
 async def _stored(store: DocumentStore, uri: str) -> StoredDocument | None:
-    """Return the document with exactly this address; of all that begin with it, it is the first."""
+    """Return the document with exactly this address, or None. It is the first of the documents whose address begins
+    with this one, since a store sorts by address.
+    """
     page = await store.documents(limit=1, where=UriPrefix(uri))
     return next((one for one in page.documents if one.uri == uri), None)
 
@@ -240,9 +248,9 @@ async def watch_documents(
     on_progress: Callable[[IndexProgress], None] | None = None,
     seconds: float = 2.0,
 ) -> None:
-    """Index again and again, until the caller cancels this; `on_report` gets each result.
+    """Repeat the indexing until the caller cancels it. `on_report` receives the report of each run.
 
-    Between two runs it waits `seconds`. Looking at unchanged files costs one `stat` each.
+    Between two runs it waits `seconds`. An unchanged file costs one `stat` in each run.
     """
     while True:
         on_report(await index_documents(store, named, on_progress=on_progress))

@@ -52,7 +52,7 @@ class StreamReader(Protocol):
     """Assembles the events of one stream; `done` is True once no further event is expected."""
 
     was_marked: bool
-    """True if a marker ended the stream, instead of an event."""
+    """True if the stream ended with the marker `[DONE]`, which follows the last event."""
 
     @property
     def done(self) -> bool:

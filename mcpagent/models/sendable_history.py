@@ -71,8 +71,8 @@ SERVER_TOOLS: Mapping[str, frozenset[str]] = {
 """By API: types of the blocks of tools that the provider ran. The client only returns these blocks unchanged."""
 
 _BINDS = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5)}
-"""Families of Claude, and the first version that refuses thinking after a change of the history before it (wire
-formats, thinking binding).
+"""Families of Claude. Each has the first version whose API binds thinking blocks to the messages before them, so it
+rejects thinking blocks if an earlier message has changed.
 """
 
 

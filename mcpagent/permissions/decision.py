@@ -1,7 +1,7 @@
 """Decide which calls run, which need the user's approval, and which are denied.
 
-A prompt and a resource are judged like a tool, by the definition that `Tool.asked` returns for a call. The library, the
-command line, programs and agents that are called by others use this one decision.
+Rules for tools also apply to prompts and resources: `Tool.asked` returns the definition that the rules are matched
+with. The library, the command line, programs of code mode and agents that other agents call all follow these rules.
 
 The rules, first match wins:
 

@@ -186,8 +186,9 @@ class QueryAnalyzer:
         )
 
     def _forget_when_changed(self) -> None:
-        """Clear the cached readings if a tool changed or the cache is full. The cache helps because parts of a query
-        repeat its words.
+        """Clear the caches of analyzed words if a tool changed or the caches are full.
+
+        The caches save work because a query is analyzed as a whole and again in parts, which have the same words.
         """
         if (
             self._read_at != self._postings.changes

@@ -34,7 +34,7 @@ IN_PROJECT = (".agents/skills", ".claude/skills")
 
 @dataclass(frozen=True, slots=True)
 class FoundSkills:
-    """Skills with different names, and a line for each omitted folder."""
+    """The skills that were found, one for each name. `problems` has a line for each skipped folder, with the reason."""
 
     skills: tuple[Skill, ...] = ()
     problems: tuple[str, ...] = ()

@@ -112,7 +112,7 @@ class Startup:
 
     @property
     def is_entered(self) -> bool:
-        """True once tools are known; more may follow."""
+        """True once the agent has started without an error. Servers that are still connecting may add tools later."""
         return (
             self._entering is not None
             and self._entering.done()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 LINE_SECONDS = 2.0
-"""The least time between two lines about progress without a terminal."""
+"""Minimum number of seconds between two progress lines if stderr is no terminal."""
 
 _OUTCOMES = ("added", "changed", "removed", "unchanged", "skipped", "failed")
 
@@ -158,7 +158,7 @@ async def _remove(options: Options, names: Sequence[str], *, yes: bool) -> ExitC
 
 
 async def _meant(store: SqliteDocuments, name: str) -> dict[str, StoredDocument]:
-    """Return the documents with this path or address, or below it."""
+    """Return the documents, by address, that have this path or address or are in this folder."""
     uri = document_address(name, is_path=True)
     below = UriPrefix(uri.rstrip("/") + "/")
     page = await store.documents(limit=LARGEST, where=below)

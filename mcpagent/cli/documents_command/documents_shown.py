@@ -189,7 +189,7 @@ def show_statistics(options: Options) -> ExitCode:
 def evaluate_documents(
     options: Options, file: Path, limit: int, least: float
 ) -> ExitCode:
-    """Run `mcpagent docs eval`. Raises `InputError` that names a wrong line."""
+    """Run `mcpagent docs eval`. Raises `InputError` for an invalid line of the file, with its number."""
     terminal = open_terminal(options.color)
     questions = read_document_questions(file)
 

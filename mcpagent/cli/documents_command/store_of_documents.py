@@ -33,7 +33,7 @@ async def existing_store(options: Options) -> AsyncIterator[SqliteDocuments]:
 
 
 def document_address(name: str, *, is_path: bool = False) -> str:
-    """Return the address of a file that exists, or `is_path`, else the name unchanged."""
+    """Return the address of the file if it exists or `is_path` is set. Otherwise return the name unchanged."""
     if "://" in name:
         return name
     path = Path(name).expanduser()
@@ -43,7 +43,7 @@ def document_address(name: str, *, is_path: bool = False) -> str:
 
 
 async def the_document(store: DocumentStore, name: str) -> StoredDocument:
-    """Return the document with this path, address or part of a name. Raises `InputError`."""
+    """Return the document with this path, address or part of a name. Raises `InputError` if no document has it."""
     found = await store.find(document_address(name))
     if found is None:
         raise InputError(

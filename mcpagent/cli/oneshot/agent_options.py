@@ -367,7 +367,11 @@ def option_rules(
     configuration: Configuration,
     place: Callable[[str, str], tuple[str, str]] = _nowhere,
 ) -> Rules:
-    """Return the rules of the options; `place` returns the place and key of a value of `allow`, `deny` or `approve`."""
+    """Return the permission rules of the command's options.
+
+    `place(option, value)` returns where the user set a value of `allow`, `deny` or `approve`: the file, the variable or
+    the option, and the key in the file.
+    """
     from mcpagent.permissions.decision import Rules
     from mcpagent.values.approval import Rule
 

@@ -201,7 +201,8 @@ def _rendered_lines(console: Console, markdown: Any, *, folds: bool) -> list[Tex
             segments = list(
                 dropwhile(lambda segment: not _has(segment, "starts"), segments)
             )
-        # HTML entities such as &#8238; have become characters by now, and a style could contain an invisible address.
+        # Rebuild each line. Its characters must be made safe again, because rich has decoded HTML entities such as
+        # &#8238; only now. Its styles must lose their links, because a link hides its address from the reader.
         line = Text.assemble(
             *(
                 (safe_text(segment.text), _without_link(segment.style))

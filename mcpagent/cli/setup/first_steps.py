@@ -94,7 +94,7 @@ def _others() -> str:
 
 
 def _is_new_here(options: Options, terminal: Terminal) -> bool:
-    """Return whether the user has chosen and configured nothing, and is present."""
+    """Return whether a user at a terminal has chosen no model, server or chat, and has no key or configuration."""
     chosen = (
         options.model
         or options.card

@@ -1,6 +1,7 @@
 """A program that parses one untrusted file: `python -m mcpagent.documents.document_reading.document_worker KIND`.
 
-It reads the bytes from stdin and writes the text as JSON: `DocumentText`, or `error` with the reason and the problem.
+It reads the bytes of the file from stdin and writes JSON: a `DocumentText`, or an `error` with the reason and the
+problem.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PIP = "pip install 'mcpagent[documents]'"
 
 
 def answer_to(data: bytes, kind: str) -> dict[str, Any]:
-    """Return the text of a file, or the reason and the problem, as JSON."""
+    """Return the worker's output for a file, as JSON: the text, or an error with the reason and the problem."""
     try:
         found = parsed_document(data, cast("Kind", kind), "")
     except DocumentReadError as error:

@@ -42,11 +42,11 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Byte order marks; that of UTF-16 begins like that of UTF-32."""
+"""Byte order marks with their encodings. UTF-32 comes first, because its mark begins with the mark of UTF-16."""
 
 
 def document_kind(data: bytes, name: str) -> Kind | None:
-    """Return the kind of a file, None if it has no text that can be read."""
+    """Return the kind of a file, or None if mcpagent cannot read text from it."""
     start = data[:_LOOKED_AT]
     if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:5] == b"%PDF-":
         return "pdf"
@@ -72,7 +72,7 @@ def _is_email(start: bytes) -> bool:
 
 
 def decoded_text(data: bytes) -> str:
-    """Return the text: by its byte order mark, else as UTF-8, else by the encoding that fits its beginning best."""
+    """Decode plain text by its byte order mark, else as UTF-8, else with the encoding that fits its beginning best."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return data.decode(encoding, "replace")

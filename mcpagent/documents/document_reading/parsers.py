@@ -1,4 +1,6 @@
-"""Parse files of each kind as Markdown with pages and sections. Runs in a worker process: any file may come."""
+"""Parse files of each kind as Markdown with pages and sections. Runs in a worker process, because the files are
+untrusted.
+"""
 
 from __future__ import annotations
 
@@ -261,7 +263,7 @@ def _parts_of_attachment(attachment: MIMEPart, depth: int) -> Iterator[TextPart]
 
 
 def _payload(part: MIMEPart) -> bytes:
-    """Return the decoded_text bytes of a part, of a text in UTF-8; of an attached message its source."""
+    """Return the decoded bytes of a part. A text is in UTF-8, and an attached message is its source."""
     inner = part.get_payload()
     if isinstance(inner, list):
         return b"".join(one.as_bytes() for one in inner if isinstance(one, Message))
@@ -281,7 +283,7 @@ def _payload(part: MIMEPart) -> bytes:
 
 
 def _kind_of_zip(data: bytes, name: str) -> Kind:
-    """Return the kind of a ZIP file by its members. Raises `DocumentReadError` for a bomb, or another kind."""
+    """Return the kind of a ZIP file by its members. Raises `DocumentReadError` for a bomb or an unsupported kind."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
     unpacked = sum(member.file_size for member in members)

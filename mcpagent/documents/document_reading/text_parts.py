@@ -35,7 +35,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """The text of a file or page. `title` is "" if it names none."""
+    """The text of a file or page. `title` is "" if the file has no title."""
 
     kind: Kind
     markup: Markup

@@ -1,4 +1,4 @@
-"""`DocumentAgent`: an agent whose runs take their store and state as `deps`; the ready-made chat agent of documents."""
+"""`DocumentAgent`, an agent whose runs get store and state as `deps`, and a ready-made chat agent for documents."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _CHAT = (
 class DocumentAgent:
     """An agent for many users at once: each run is a separate conversation with the `deps` that you pass.
 
-    Each run starts and closes an `Agent` with these values. For MCP servers, stored sessions or approvals, use `Agent`
-    and `agent.session(deps=deps, tool_context=deps.tool_context)`.
+    Each run starts an `Agent` with the fields of this class, and closes it. For MCP servers, stored sessions or
+    approvals, use `Agent` and `agent.session(deps=deps, tool_context=deps.tool_context)`.
     """
 
     model: ModelChoice = None
@@ -101,7 +101,7 @@ class ChatDeps(AgentDeps):
         fields = value.get(self.state_key or "", value)
         session = self.tool_context.get(QA_SESSION_NAMESPACE, QASessionState)
         initial = fields.get("initial_context") if isinstance(fields, Mapping) else None
-        # The stored context may be newer than the client's.
+        # Keep a stored context, since it may be newer than the client's.
         if session is None or session.session_context or not isinstance(initial, str):
             return
         session.session_context = initial[:_MOST_CONTEXT]
@@ -112,7 +112,7 @@ def prepare_chat_context(
     features: Sequence[str] = CHAT_FEATURES,
     state_key: str = AGUI_STATE_KEY,
 ) -> ToolContext:
-    """Register the state of the chat agent. Idempotent."""
+    """Register the state of the chat agent in the context. A second call changes nothing."""
     return prepare_context(context, features, state_key)
 
 
@@ -134,7 +134,9 @@ def create_chat_agent(
 
 
 async def summarize_session(state: QASessionState, config: DocumentConfig) -> None:
-    """Update `session_context` from the last answer: a callback for `create_qa_toolset(on_ask_complete=...)`."""
+    """Update the summary in `session_context` with the last answer. A callback for
+    `create_qa_toolset(on_ask_complete=...)`.
+    """
     if not state.qa_history:
         return
     entry = state.qa_history[-1]

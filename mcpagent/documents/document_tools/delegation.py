@@ -27,8 +27,8 @@ async def delegate(
 ) -> ToolOutput:
     """Return the answer of a new agent with these tools to the prompt.
 
-    Within a run it shares the limits, approvals, usage and cancellation of the calling run, and its events are
-    `SubagentEvent` values with `name`.
+    If a run calls this function, the new agent shares the limits, approvals, usage and cancellation of that run. Its
+    events are `SubagentEvent` values with `name`.
     """
     agent: Agent[Any] = Agent(
         _model(config),

@@ -60,7 +60,7 @@ class RAGDeps(Protocol):
 
     @property
     def client(self) -> DocumentStore:
-        """The store."""
+        """The open document store."""
         ...
 
     @property
@@ -104,20 +104,22 @@ class AgentDeps:
 
 @dataclass(frozen=True, slots=True)
 class VisibleDocuments:
-    """A store as one call may see it: through the filters of the developer, the session and the call together."""
+    """The documents of a store that one call may see: they match the filters of the developer, the session and the
+    call.
+    """
 
     store: DocumentStore
     context: ToolContext
     where: Filter | None = None
 
     def within(self, filter_: Filter | None) -> VisibleDocuments:
-        """Return the same documents with a further filter."""
+        """Return the visible documents that also match this filter."""
         return replace(self, where=combine_filters(self.where, filter_))
 
     async def only(self, document_name: str | None) -> VisibleDocuments:
-        """Return the documents whose address or title contains the name; all without a name.
+        """Return the visible documents whose address or title contains the name; None: all visible documents.
 
-        Raises `InputError` if no document has it.
+        Raises `InputError` if no document matches.
         """
         if document_name is None or not document_name.strip():
             return self
@@ -128,7 +130,7 @@ class VisibleDocuments:
         return named
 
     async def page(self, offset: int, limit: int) -> DocumentPage:
-        """Return some of the documents, in the order of their addresses."""
+        """Return a page of the visible documents, in the order of their addresses."""
         return await self.store.documents(offset=offset, limit=limit, where=self.where)
 
     async def find(self, name: str) -> StoredDocument:
@@ -142,7 +144,7 @@ class VisibleDocuments:
         return found
 
     async def search(self, query: str, limit: int) -> Sequence[SearchHit]:
-        """Return the best chunks. Raises `InputError` for an empty query or a limit that is not 1 to 50."""
+        """Return the chunks that match best. Raises `InputError` for an empty query or a limit outside 1 to 50."""
         wanted = storable(query)[:MOST_QUERY_CHARACTERS].strip()
         if not wanted:
             raise InputError("query: it is empty; give the words to search for")
@@ -180,7 +182,7 @@ def visible_documents(
 
 
 def document_tool(function: Any, name: str | None = None) -> Tool:
-    """Return a tool of a function; an `InputError` that it raises is a result for the model."""
+    """Return the function as a tool. If it raises `InputError`, the model gets the message as an error result."""
     tool = function_tool(function, name=name, read_only=True)
 
     async def run(arguments: dict[str, Any]) -> ToolOutput:

@@ -91,7 +91,7 @@ class _DocumentTools:
         if page < 1:
             raise InputError(f"page: expected 1 or more, got {page}")
         visible = visible_documents(context, self.base_filter)
-        # SQL databases count with 64 bits.
+        # The largest integer of SQL databases has 64 bits.
         offset = min((page - 1) * PAGE_SIZE, 2**62)
         found = await visible.page(offset, PAGE_SIZE)
         return DocumentListResponse(
@@ -146,7 +146,7 @@ def document_text(document: StoredDocument, chunks: Sequence[Chunk]) -> str:
 
 
 def _new(above: tuple[str, ...], section: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the headings of a section that are not those of the text above, with their depth from 1."""
+    """Yield the headings of a section that differ from those of the previous text, each with its depth (from 1)."""
     is_same = True
     for depth, title in enumerate(section, 1):
         is_same = is_same and above[depth - 1 : depth] == (title,)
@@ -155,7 +155,7 @@ def _new(above: tuple[str, ...], section: Sequence[str]) -> Iterator[tuple[int, 
 
 
 async def _summary(config: DocumentConfig, text: str) -> ToolOutput:
-    """Summarise a text; a long one in parts, whose summaries are summarised together."""
+    """Summarise a text. A long text is summarised in parts, and then the summaries of the parts together."""
     parts = list(_parts(text))
     if len(parts) > _MOST_PARTS:
         raise InputError(

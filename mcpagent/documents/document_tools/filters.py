@@ -63,7 +63,9 @@ class DocumentFilter(BaseModel):
     metadata: Annotated[list[MetadataCondition], Field(max_length=MOST_CONDITIONS)] = []
 
     def compiled(self) -> Filter | None:
-        """Return the filter, or None without a condition. Raises `InputError` for a condition that is not one."""
+        """Return the filter for a store, or None if there is no condition. Raises `InputError` for a metadata condition
+        without exactly one comparison.
+        """
         filters: list[Filter] = []
         if self.name is not None:
             filters.append(build_document_filter(self.name))

@@ -24,8 +24,8 @@ async def prior_answers(
 ) -> list[QAHistoryEntry]:
     """Return the entries with a similar question, the most similar first.
 
-    `embed` returns unit vectors, by default those of the installed model; None compares words. The vectors stay in the
-    entries.
+    `embed` returns unit vectors, by default those of the installed model; None compares words. The function stores the
+    vectors in the entries.
     """
     if not history:
         return []

@@ -81,7 +81,7 @@ class QAResult(BaseModel):
 OnAskComplete: TypeAlias = Callable[
     [QASessionState, DocumentConfig], "Awaitable[None] | None"
 ]
-"""Callback after each answer. Its errors are logged, and the answer stays."""
+"""Callback after each answer. Errors of the callback are logged, and the tool returns the answer anyway."""
 
 
 @checked()
@@ -93,8 +93,9 @@ def create_qa_toolset(
 ) -> FunctionToolset:
     """Return a toolset with one tool: `ask(question, document_name?)` returns a `QAResult`.
 
-    A run of the config's model searches and answers. It receives earlier answers to similar questions, if all their
-    sources are still visible. With a `QASessionState`, the answer joins its `qa_history`.
+    The config's model searches and answers, in a separate run. It receives earlier answers to similar questions, if all
+    sources of these answers are still visible. If the tool context has a `QASessionState`, the tool adds the answer to
+    its `qa_history`.
 
     Args:
         config: The shared options.
@@ -137,7 +138,7 @@ async def run_qa_core(
 
     Args:
         client: The open store.
-        config: The options; without a model, that of the calling run or of the environment.
+        config: The options. Without `model`, the calling run's model answers, or the default model outside of a run.
         question: The question.
         document_name: Part of the title or address of the documents to use.
         context: State with earlier answers and citation numbers.
@@ -190,7 +191,9 @@ class _Passages:
         return shown_results(found)
 
     async def existing(self, numbers: Sequence[int]) -> dict[int, DocumentCitation]:
-        """Return those of the passages that the model has seen and that still exist, in the order of the numbers."""
+        """Return the passages with these numbers, in their order. Omit numbers that the model has not seen and passages
+        that no longer exist.
+        """
         distinct = dict.fromkeys(numbers)
         seen = [self.by_number[one] for one in distinct if one in self.by_number]
         return {
@@ -202,7 +205,9 @@ class _Passages:
 
 @dataclass(frozen=True, slots=True)
 class _Cycle:
-    """One question: recall, search, answer, check of the citations, history and callback."""
+    """The steps for one question: recall earlier answers, search, answer, check the citations, store the answer, call
+    the callback.
+    """
 
     visible: VisibleDocuments
     config: DocumentConfig
@@ -274,9 +279,10 @@ async def _recalled_texts(
 async def _sources(
     entry: QAHistoryEntry, visible: VisibleDocuments
 ) -> list[Chunk] | None:
-    """Return the chunks that an earlier answer cites; None if it cites none, or one that is not visible now.
+    """Return the chunks that an earlier answer cites. Return None if it has no citations, or cites a chunk that is not
+    visible now.
 
-    An answer from other documents would pass the filter of the present session.
+    Without this check, an answer from invisible documents would bypass the filter of the present session.
     """
     found = [await visible.chunk(one.chunk_id) for one in entry.citations]
     chunks = [chunk for chunk in found if chunk is not None]
@@ -288,7 +294,7 @@ async def _sources(
 async def _checked_result(
     question: str, answer: QAAnswer, passages: _Passages
 ) -> QAResult:
-    """Return the answer with the citations that exist, and without the numbers of others in its text."""
+    """Return the answer with the citations that exist. The numbers of all other citations are removed from its text."""
     marked = [
         int(number)
         for match in _CODE_OR_MARK.finditer(answer.answer)

@@ -108,7 +108,9 @@ async def search_passages(
 async def with_neighbours(
     store: DocumentStore, chunk: Chunk, found: Sequence[Chunk] = ()
 ) -> str:
-    """Return the text of a chunk with its neighbours of the same section, except those that were found as well."""
+    """Return the text of a chunk together with the chunks before and after it, if these are of the same section and not
+    in `found`.
+    """
     start = max(chunk.position - 1, 0)
     near = await store.chunks(chunk.document.id, start=start, stop=chunk.position + 2)
     others = {one.id for one in found} - {chunk.id}
@@ -117,7 +119,7 @@ async def with_neighbours(
         for one in near
         if one.section == chunk.section and one.id not in others
     ]
-    # The document may have changed since the search.
+    # If the document has changed since the search, other chunks may be at these positions.
     if any(one.id == chunk.id for one in near):
         return "\n\n".join(texts)
     return chunk.text

@@ -40,7 +40,9 @@ SEARCH_NAMESPACE = "haiku.rag.search"
 QA_SESSION_NAMESPACE = "haiku.rag.qa_session"
 
 MOST_CITATIONS = MOST_RESULTS = 200
-"""A passage may have 2,000 characters, and a session stores its state after each run."""
+"""Maximum number of citations, and of search results, in a state. A session stores its state after each run, and a
+passage may have 2,000 characters.
+"""
 
 MOST_ANSWERS = 50
 
@@ -86,7 +88,7 @@ class SessionState(BaseModel):
         return self.citation_registry[chunk_id]
 
     def remember(self, citations: Sequence[DocumentCitation]) -> None:
-        """Store the citations; one with a stored number replaces the stored one."""
+        """Store the citations. A citation replaces the stored citation with the same number."""
         by_number = {one.index: one for one in self.citations}
         by_number |= {one.index: one for one in citations}
         self.citations = list(by_number.values())[-MOST_CITATIONS:]
@@ -142,7 +144,7 @@ def session_state(context: ToolContext) -> SessionState:
 def cite(
     chunks: Sequence[Chunk], texts: Sequence[str], session: SessionState
 ) -> list[DocumentCitation]:
-    """Return a citation with its text for each chunk, and store them in the session's state."""
+    """Return a citation for each chunk and its text. The citations are also stored in the session's state."""
     citations = [
         _citation(chunk, text, session.get_or_assign_index(chunk.id))
         for chunk, text in zip(chunks, texts, strict=True)

@@ -33,13 +33,16 @@ _VERSION = 1
 """The version of the computation below, part of the encoder's name."""
 
 _HEADING_WEIGHT = 0.5
-"""The weight of a chunk's last heading in its vector. Chosen on questions over the documentation of mcpagent."""
+"""The weight of a chunk's last heading in its vector. It was chosen with questions about the documentation of mcpagent.
+"""
 
 _WORD = re.compile(r"\w+")
 
 
 def _telling(text: str) -> str:
-    """Return the text without words such as "the": each word of it counts alike in the sum of word vectors."""
+    """Return the text without words such as "the". In a sum of word vectors, each word has the same weight, so these
+    words would hide the others.
+    """
     words = [word for word in _WORD.findall(text) if word.lower() not in STOP_WORDS]
     return " ".join(words) or text
 
@@ -54,7 +57,7 @@ def installed_embedder() -> Embedder | None:
 
 
 class ChunkVectors:
-    """The vectors that one encoder computed. A search reads only vectors that are new since the last one."""
+    """The vectors that one encoder computed. A search reads only the vectors that were added since the last search."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -105,7 +108,9 @@ class ChunkVectors:
         count: int,
         allowed: Collection[int] | None,
     ) -> list[int]:
-        """Return the numbers of the nearest chunks, the nearest first; `allowed` are the numbers that may be found."""
+        """Return the numbers of the nearest chunks, the nearest first. `allowed` has the numbers to choose from (None:
+        all).
+        """
         import numpy as np
 
         [asked] = self.rows([query])
@@ -124,7 +129,9 @@ class ChunkVectors:
         return [int(numbers[place]) for place in best if cosines[place] > 0]
 
     def _refresh(self, connection: sqlite3.Connection) -> None:
-        """Make the matrix that of the file. Numbers of chunks are never used twice, and grow."""
+        """Update the matrix to the vectors in the file. The file never reuses a chunk's number, and new numbers are
+        higher.
+        """
         import numpy as np
 
         [state] = connection.execute("PRAGMA data_version").fetchone()
@@ -148,7 +155,7 @@ class ChunkVectors:
     def _with_new(
         self, connection: sqlite3.Connection, numbers: Numbers, matrix: Matrix
     ) -> tuple[Numbers, Matrix]:
-        """Return numbers and matrix with the vectors that follow the last one."""
+        """Return the numbers and the matrix, extended by the vectors in the file with higher numbers."""
         import numpy as np
 
         last = -1

@@ -17,20 +17,22 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 
 
 def indexed_words(title: str, section: Iterable[str], text: str) -> tuple[str, str]:
-    """Return the words of title and headings, and those of the text."""
+    """Return two texts for the index: the words of title and headings, and the words of the text."""
     heading = without_halves("\n".join([title, *section]))
     return _spaced(heading), _spaced(without_halves(text))
 
 
 def _spaced(text: str) -> str:
-    """Return the text with spaces around each character of a script that writes none, so that each is a word."""
+    """Return the text with spaces around each character of scripts without spaces, such as Chinese. So each of these
+    characters is a word.
+    """
     if text.isascii():
         return text
     return _UNSPACED.sub(r" \g<0> ", text)
 
 
 def query_words(query: str) -> list[str]:
-    """Return the words of a query; English words such as "the" count only if there are no others."""
+    """Return the words of a query. English words such as "the" are included only if the query has no other words."""
     lowered: dict[str, None] = {}
     for word in _WORD.findall(without_halves(query).lower()):
         lowered |= dict.fromkeys(_parts_of(word))
@@ -39,7 +41,8 @@ def query_words(query: str) -> list[str]:
 
 
 def _parts_of(word: str) -> list[str]:
-    """Return the word; of a script without spaces, each pair of neighbours, which FTS5 reads as a phrase."""
+    """Return the word, or for a script without spaces each pair of adjacent characters, which FTS5 reads as a
+    phrase."""
     chars = _UNSPACED.findall(word)
     if not chars:
         return [word]

@@ -1,7 +1,7 @@
 """Documents in a folder of LanceDB, for collections whose vectors do not fit into memory: `mcpagent[lancedb]`.
 
 One table has a row for each document and each chunk, so that saving a document is one commit. Rows are selected by keys
-that are digests: no text of others becomes a condition. Filters are evaluated by `document_filters.matches`.
+that are digests, so no third-party text becomes part of a condition. `document_filters.matches` evaluates filters.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ _OPTIMIZE_EVERY = 500
 """Number of saved or removed documents after which the store adds their rows to its indexes."""
 
 _OPTIMIZE_BEFORE_SEARCH = 20
-"""The same number if a search comes next: it looks through rows without an index one by one."""
+"""The same number, checked before a search. It is smaller, because a search reads rows without an index one by one."""
 
 _MOST_ROWS = 1_000_000
 _READ = ("id", "document", "position", "page", "section", "text")
 
 
 class LanceDocuments:
-    """A `DocumentStore` in a folder. `embedder` is that of `SqliteDocuments`; a folder keeps the one it began with.
+    """A `DocumentStore` in a folder. `embedder` is the same as in `SqliteDocuments`. A folder has vectors only of the
+    embedder that it was created with.
 
-    From `index_vectors_from` rows on, vectors have an index, which is approximate.
+    From `index_vectors_from` rows on, vectors have an index, and searches by meaning are approximate.
 
     Raises `ConfigError` if the extra is not installed.
     """
@@ -81,7 +82,9 @@ class LanceDocuments:
         self._documents: tuple[int, dict[str, StoredDocument]] = (-1, {})
 
     async def save(self, document: StoredDocument, chunks: Sequence[Chunk]) -> None:
-        """Add the document, or replace the one with its address, with all its chunks, or change nothing."""
+        """Save the document with all its chunks, or on an error nothing. It replaces the document with the same
+        address.
+        """
         await self._run(lambda: self._save(document, chunks))
 
     async def remove(self, uri: str) -> bool:
@@ -91,7 +94,9 @@ class LanceDocuments:
     async def documents(
         self, *, offset: int = 0, limit: int = 50, where: Filter | None = None
     ) -> DocumentPage:
-        """Return documents in the order of their addresses."""
+        """Return a page of documents in the order of their addresses: at most `limit`, after the first `offset`
+        documents.
+        """
         found = await self._run(lambda: [*self._allowed(where).values()])
         found.sort(key=lambda one: one.uri)
         first = max(offset, 0)
@@ -100,7 +105,9 @@ class LanceDocuments:
     async def find(
         self, name: str, *, where: Filter | None = None
     ) -> StoredDocument | None:
-        """Return the document with this address, else one whose address, then title contains the name."""
+        """Return the document with this address. If there is none, return a document whose address contains the name,
+        else a document whose title does.
+        """
         allowed = await self._run(lambda: self._allowed(where))
         exact = allowed.get(_key(name))
         wanted = folded_name(name)
@@ -178,7 +185,7 @@ class LanceDocuments:
         except DocumentStoreError:
             raise
         except (OSError, RuntimeError, ValueError, ConfigError) as error:
-            # LanceDB raises these for the errors of its files.
+            # LanceDB raises these exceptions if it cannot read or write its files.
             text = safe_line(str(error), 200)
             raise DocumentStoreError(f"{shown}: {text}; use another folder") from error
 
@@ -187,7 +194,7 @@ class LanceDocuments:
             import lancedb
 
             make_private(self._folder)
-            # A reader sees the last commit of any process.
+            # With an interval of 0, a reader sees the last commit of any process.
             database = lancedb.connect(
                 self._folder, read_consistency_interval=timedelta(0)
             )
@@ -251,7 +258,9 @@ class LanceDocuments:
             self._optimize(table)
 
     def _optimize(self, table: Any) -> None:
-        """Add new rows to the indexes. The first time that there are many, make one of the vectors."""
+        """Add new rows to the indexes. If the table has become large and its vectors have no index yet, create that
+        index.
+        """
         table.optimize()
         self._changes = 0
         if not self._has_vectors(table) or table.count_rows() < self._many:
@@ -270,7 +279,7 @@ class LanceDocuments:
         )
 
     def _allowed(self, where: Filter | None) -> dict[str, StoredDocument]:
-        """Return the documents that the filter matches, by their keys."""
+        """Return the documents that match the filter, by the keys of their rows."""
         table = self._table()
         version = table.version
         if self._documents[0] != version:
@@ -318,7 +327,7 @@ class LanceDocuments:
     def _rankings(
         self, table: Any, query: str, count: int, condition: str
     ) -> dict[str, list[dict[str, Any]]]:
-        """Return the best rows by words, and by vectors if there are any."""
+        """Return the best rows of each ranking: by words, and by vectors if the table has vectors."""
         found = {"keywords": _by_words(table, query, count, condition)}
         if self._vectors is not None and self._has_vectors(table):
             [asked] = self._vectors.rows([query])

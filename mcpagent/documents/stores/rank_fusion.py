@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion: one order of several rankings.
+"""Reciprocal rank fusion: merge several rankings into one.
 
 Source: G. Cormack, C. Clarke, S. Buettcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
 Methods", SIGIR 2009; the constant is theirs.
@@ -28,7 +28,7 @@ class Fused(Generic[Key]):
 
 
 def fused(rankings: Mapping[str, Sequence[Key]]) -> list[Fused[Key]]:
-    """Return the items of all rankings, the best first; items of one score keep the order of the rankings."""
+    """Return the items of all rankings, the best first; items with equal scores keep the order of the rankings."""
     found: dict[Key, Fused[Key]] = {}
     for name, ranking in rankings.items():
         for rank, key in enumerate(ranking, 1):

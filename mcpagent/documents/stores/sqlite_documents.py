@@ -30,7 +30,8 @@ from mcpagent.utilities.text.safe_text import without_halves
 _T = TypeVar("_T")
 
 _MOST_RATED = 5_000
-"""Maximum number of chunks with a word of a query that are rated; more if each word is in more."""
+"""Maximum number of chunks that a search rates by their words. It rates more only if the rarest word is in more chunks.
+"""
 
 _DOCUMENT = "d.id, d.uri, d.title, d.digest, d.indexed_at, d.metadata"
 _CHUNK = "c.id, c.text, c.section, c.page, c.position"
@@ -39,8 +40,8 @@ _CHUNK = "c.id, c.text, c.section, c.page, c.position"
 class SqliteDocuments:
     """A `DocumentStore` in one file, for several processes at once.
 
-    `embedder` computes vectors: by default that of `mcpagent[semantic]`, else that of `mcpagent[multilingual]`, else
-    there are none; None turns them off.
+    `embedder` computes the vectors. The default is the encoder of `mcpagent[semantic]`, else the encoder of
+    `mcpagent[multilingual]`. If neither is installed, or with None, the store has no vectors.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class SqliteDocuments:
         self._vectors = ChunkVectors(embedder) if embedder is not None else None
 
     async def save(self, document: StoredDocument, chunks: Sequence[Chunk]) -> None:
-        """Add the document, or replace the one with its address, with all its chunks, or change nothing."""
+        """Save the document with all its chunks, or on an error nothing. It replaces the document with the same
+        address.
+        """
         await asyncio.to_thread(self._save, document, tuple(chunks))
 
     async def remove(self, uri: str) -> bool:
@@ -62,14 +65,18 @@ class SqliteDocuments:
     async def documents(
         self, *, offset: int = 0, limit: int = 50, where: Filter | None = None
     ) -> DocumentPage:
-        """Return documents in the order of their addresses."""
+        """Return a page of documents in the order of their addresses: at most `limit`, after the first `offset`
+        documents.
+        """
         condition = sql_condition(where)
         return await self._read(lambda file: _page(file, offset, limit, condition))
 
     async def find(
         self, name: str, *, where: Filter | None = None
     ) -> StoredDocument | None:
-        """Return the document with this address, else one whose address, then title contains the name."""
+        """Return the document with this address. If there is none, return a document whose address contains the name,
+        else a document whose title does.
+        """
         condition = sql_condition(where)
         return await self._read(
             lambda file: _find(file, without_halves(name), condition)
@@ -125,11 +132,13 @@ class SqliteDocuments:
         await self.close()
 
     async def count_chunks(self) -> tuple[int, int]:
-        """Return the number of chunks, and of those with a vector of this store's encoder."""
+        """Return the number of all chunks, and the number of chunks that have a vector of this store's encoder."""
         return await self._read(self._counted)
 
     async def add_missing_vectors(self, at_once: int = 500) -> int:
-        """Encode the next chunks that another encoder, or none, has seen. Returns how many; 0 if all are encoded."""
+        """Encode the next `at_once` chunks without a vector of this store's encoder. Return their number; 0 if no chunk
+        is left.
+        """
         return await asyncio.to_thread(self._add_missing_vectors, at_once)
 
     # -- in a worker thread -------------------------------------------------------------------------------------------
@@ -153,7 +162,7 @@ class SqliteDocuments:
         if self._vectors is not None:
             with self._file.reading() as connection:
                 vectors = _vectors_of(connection, document.uri, self._vectors.encoder)
-            # Encoding takes most of the time: other writers do not wait for it.
+            # Encode before the transaction: encoding takes most of the time, and other writers should not wait for it.
             fresh = [chunk for chunk in chunks if chunk.id not in vectors]
             encoded = self._vectors.encode(fresh)
             vectors.update(
@@ -213,7 +222,7 @@ class SqliteDocuments:
         encoded = self._vectors.encode([chunk for _, chunk in chunks])
         with self._file.writing() as connection:
             for (number, chunk), vector in zip(chunks, encoded, strict=True):
-                # Another process may have removed the chunk.
+                # Write only if the chunk still exists: another process may have removed it.
                 connection.execute(
                     "INSERT OR REPLACE INTO vectors SELECT number, ?, ? FROM chunks WHERE number = ? AND id = ?",
                     (encoder, vector, number, chunk.id),
@@ -382,9 +391,9 @@ def _by_keywords(
 
 
 def _telling_words(connection: sqlite3.Connection, query: str) -> list[str]:
-    """Return the words of a query, the rarest first, without those that so many chunks have that they tell nothing.
+    """Return the words of a query, the rarest first. Omit words that are in too many chunks to distinguish them.
 
-    Each chunk with a word takes 2 us to rate, and words of most chunks hardly change an order.
+    Rating a chunk by a word takes 2 us, and words that most chunks contain hardly change the order.
     """
     counted = [(_count(connection, word), word) for word in query_words(query)]
     total = 0

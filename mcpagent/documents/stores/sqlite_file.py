@@ -121,7 +121,7 @@ class SqliteFile:
     def _connected(self) -> sqlite3.Connection:
         make_private(self.path.parent)
         check_own(self.path)
-        # SQLite gives its other files the permissions of this one.
+        # SQLite gives its other files the permissions of this file.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(
             self.path,
@@ -137,7 +137,7 @@ class SqliteFile:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        # The change to write-ahead logging does not wait for other processes that open the file.
+        # A lock is necessary: SQLite does not wait for other processes when it changes to write-ahead logging.
         with alone_with(self.path):
             owner = _pragma(connection, "application_id")
             if (

@@ -41,7 +41,7 @@ EVERY = Condition("1")
 """Matches every document."""
 
 _FIRST_HALF, _AFTER_HALVES = 0xD800, 0xE000
-"""Code points between are no characters."""
+"""The first surrogate, and the first code point after all surrogates. Surrogates are no characters."""
 
 _HAS = "EXISTS(SELECT 1 FROM metadata m WHERE m.document = d.number AND m.key = ?"
 
@@ -77,7 +77,9 @@ def sql_condition(where: Filter | None) -> Condition:
 
 
 def _from_prefix(prefix: str) -> Condition:
-    """Return the range of the texts that begin with a prefix, which an index finds; LIKE and `substr` end at a NUL."""
+    """Return the condition for texts that begin with a prefix, as a range that an index can find. LIKE and `substr`
+    would end at a NUL character.
+    """
     beginning = prefix.rstrip(chr(sys.maxunicode))
     if not beginning:
         return Condition("d.uri >= ?", (prefix,))

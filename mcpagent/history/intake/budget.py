@@ -31,7 +31,9 @@ Each garbage collection visits all values of results in use, and blocks all thre
 """
 
 MAX_MESSAGE_VALUES = 1_000_000
-"""Maximum number of JSON values in all tools of a server, in an error, and in several messages on one line."""
+"""Maximum number of JSON values in each of these: a server's whole list of tools, prompts or resources; one error; one
+line with several messages (a JSON-RPC batch).
+"""
 
 MAX_LISTED_VALUES, MAX_LISTED_BYTES = 20_000, 1_000_000
 """Maximum values and bytes of one tool, prompt or resource in a list. A larger tool would fill the window of nearly

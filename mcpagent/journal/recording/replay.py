@@ -282,7 +282,7 @@ class Replay:
         """Do nothing: a replay starts no tools."""
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """Return the tools of the session that sends the next request, including those of servers."""
+        """Return the recorded tools, including those of servers, that belong to the next unanswered request."""
         return self._next_listing().tools
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:

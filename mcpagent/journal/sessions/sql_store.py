@@ -58,7 +58,9 @@ class SqlStore(ABC):
     def __init__(self, where: str, migrations: Migrations) -> None:
         self.where, self.migrations = where, migrations
         self._known: str = ""
-        """The token of this process, "" before it is in `holders`."""
+        """The token that identifies this process in the table `holders` (processes with open sessions). It is "" until
+        the process is in that table.
+        """
         self._tidied = 0.0
 
     @property

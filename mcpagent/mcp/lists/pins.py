@@ -273,10 +273,11 @@ async def refusal_of_change(
     emit: Emit,
     allow_change: AllowChange | None,
 ) -> str:
-    """Return why a call must not be sent; "" if it may.
+    """Return the reason to refuse a call, or "" if it may be sent.
 
-    It must not if the tool in the current `lists` differs from the `offered` one, which the user may have approved, or
-    from its first use, and the change is not allowed.
+    A call is refused if the server changed its tool in one of two ways. Either the definition differs from the pin of
+    the tool's first use and `allow_change` does not accept the change, or the definition in the current `lists` differs
+    from the `offered` one, which the user may have approved.
     """
     output = lists.output_schemas.get(offered.original_name)
     hint = destructive_hint(lists, offered.original_name)

@@ -161,10 +161,10 @@ def callable_in(request: ModelRequest) -> ModelRequest:
 def demanded(
     body: Mapping[str, Any], request: ModelRequest, protocol: WireProtocol
 ) -> dict[str, Any]:
-    """Return the body with a required call, since the answer must be submitted: of the submit tool, if that is the only
-    tool.
+    """Return the body with a `tool_choice` that forces the model to call a tool, because it must submit its answer.
 
-    A required call of the caller for the first answer has precedence. Claude accepts no required call while it thinks.
+    If the model may call no other tool, the choice names the submit tool. A call that the caller itself forces for the
+    first answer has precedence. For Claude with thinking the choice is "auto": its API rejects forced calls then.
     """
     choice = body.get("tool_choice")
     alone = request.tool_choice == "none" or choice in ("none", {"type": "none"})
@@ -251,7 +251,8 @@ def read_submitted(response: ModelResponse) -> ModelResponse:
         and signed is not None
         and isinstance(call := kept[place], ToolCall)
     ):
-        # Gemini signs only the first of several calls, so its signature moves to the next one.
+        # Gemini signs only the first of several calls. If that was the submit call, which is no longer in the message,
+        # the first remaining call gets its signature.
         kept[place] = replace(
             call, provider_data={"extra_content": signed, **call.provider_data}
         )

@@ -199,7 +199,9 @@ class CuttableRange:
         return tuple(name for name in called if name in found)
 
     def tokens(self, part: Compacted) -> int:
-        """Return the estimated tokens of the sent messages up to `end`, followed by this compaction."""
+        """Return the estimated tokens of the next request's messages if the history up to `self.end` is compacted as in
+        `part`: its summary, and the messages that it keeps, whole or shortened.
+        """
         placed = [*self.messages[: self.end], Message("user", (part,))]
         return sum(map(message_tokens, front(placed, self.end, part)))
 

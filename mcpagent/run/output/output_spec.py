@@ -73,7 +73,11 @@ class OutputSpec:
         return self.of_document(document)
 
     def of_document(self, document: Any) -> ParsedAnswer:
-        """Return the value of JSON data that is either in the requested format or the bare value."""
+        """Return the value in a JSON document, or its problems.
+
+        If the requested format wraps the value in an object with the property `result`, the document may also be the
+        value without that object.
+        """
         inner = document
         if (
             self.is_wrapped

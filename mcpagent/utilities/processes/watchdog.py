@@ -88,6 +88,11 @@ while [ $empty -lt 15 ] && [ $turns -gt 0 ]; do
   [ -z "$left" ] || empty=0
 done
 """
+"""The shell script of the watchdog.
+
+A process that keeps forking and ending can escape a single look at the process list. So the script ends only after
+fifteen looks in a row that found no marked process.
+"""
 
 
 @dataclass(frozen=True, slots=True)

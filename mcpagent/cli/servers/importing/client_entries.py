@@ -75,7 +75,9 @@ class NewSecret:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedEntry:
-    """The converted entry (None if it cannot be imported), the differences, and the secrets to store."""
+    """The converted entry (None if it cannot be imported), and the secrets to store. `notes` report the parts of the
+    original entry that the conversion changed or left out.
+    """
 
     entry: dict[str, Any] | None
     notes: tuple[str, ...] = ()
