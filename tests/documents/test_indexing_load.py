@@ -15,13 +15,14 @@ pytestmark = pytest.mark.slow
 COUNT = 10_000
 
 LOAD = """
-import asyncio, json, random, resource, sys, time
+import asyncio, json, random, sys, time
 from pathlib import Path
 from mcpagent.documents.document_values import MetadataEquals
 from mcpagent.documents.indexing import index_documents
 from mcpagent.documents.stores.sqlite_documents import SqliteDocuments
 from tests.documents.sample_documents import letters
 from tests.loop_holds import too_long_hold
+from tests.memory import peak_megabytes
 
 WORDS = [f"word{number}" for number in range(20_000)]
 SHARES = [1 / (number + 1) for number in range(20_000)]
@@ -32,7 +33,7 @@ async def main(folder, file):
     before = time.process_time()
     report = await index_documents(store, [folder])
     spent = time.process_time() - before
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory = peak_megabytes()
     queries = [" ".join(some.choices(WORDS, SHARES, k=8)) for _ in range(100)]
     found = {}
     for name, where in ("all", None), ("some", MetadataEquals("size", (folder / "00077.md").stat().st_size)):

@@ -42,5 +42,6 @@ def test_each_way_of_writing_found_tools_keeps_the_cache() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_every_endpoint_keeps_the_cache_by_default() -> None:
     assert not_held() == []

@@ -184,20 +184,25 @@ async def test_nor_a_process_that_is_another_one_all_the_time(*, is_killed: bool
     )
     command = ("-c", wrapped(f"subprocess.Popen([sys.executable, '-c', {hopper!r}], env={{}})", str(tmp_path)))
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    got = b""
+
+    async def heard(end: bytes) -> None:
+        nonlocal got
+        for _ in range(3_000):
+            with contextlib.suppress(BlockingIOError):
+                if (piece := os.read(reading, 10)) or got:
+                    got += piece or b" and gone"
+            if got.endswith(end):
+                break
+            await asyncio.sleep(0.01)
+
     try:
         if is_killed:
             await killed_host("ready", str(tmp_path), sys.executable, *command)
         else:
             async with ServerLink(ServerConfig("s", command=sys.executable, args=command)):
-                pass
-        got = b""
-        for _ in range(2_000):
-            with contextlib.suppress(BlockingIOError):
-                if (piece := os.read(reading, 10)) or got:
-                    got += piece or b" and gone"
-            if got.endswith(b"gone"):
-                break
-            await asyncio.sleep(0.01)
+                await heard(b"up")
+        await heard(b"gone")
         assert got.endswith(b"up and gone")
     finally:
         os.close(reading)
