@@ -23,7 +23,7 @@ from mcpagent.cli.common.configuration import (
     short_path,
 )
 from mcpagent.cli.common.number_formats import counted
-from mcpagent.cli.screen.terminal import is_a_terminal, put
+from mcpagent.cli.screen.terminal import is_a_terminal, put, typed_line
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.permissions.trust.commits import files_changed_by_others
@@ -457,6 +457,6 @@ def _typed(terminal: Terminal, question: str) -> str:
     try:
         terminal.err.file.write(question)
         terminal.err.file.flush()
-        return sys.stdin.readline().strip().lower()
+        return typed_line().strip().lower()
     finally:
         signal.signal(signal.SIGINT, before)

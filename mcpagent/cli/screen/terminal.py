@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -239,6 +240,24 @@ def is_a_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+_STEP_SECONDS = 0.1
+
+
+def typed_line() -> str:
+    """Return the next line that the user types; "" at the end of the input.
+
+    It waits for the keyboard in short steps. Python handles Ctrl-C between two steps; just before one long wait, it
+    would notice Ctrl-C only after the line.
+    """
+    if sys.platform != "win32" and is_a_terminal(sys.stdin):
+        import select
+
+        with contextlib.suppress(OSError, ValueError):  # a stand-in without a file
+            while not select.select([sys.stdin], [], [], _STEP_SECONDS)[0]:
+                pass
+    return sys.stdin.readline()
+
+
 def agreed(terminal: Terminal, question: str, yes_does: str) -> bool:
     """Ask the user; return whether the answer is yes. Raises `InputError` without a terminal.
 
@@ -250,7 +269,7 @@ def agreed(terminal: Terminal, question: str, yes_does: str) -> bool:
         )
     terminal.err.file.write(f"{question} [y] yes  [N] no ")
     terminal.err.file.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return typed_line().strip().lower() in ("y", "yes")
 
 
 def _writes(stream: TextIO | None, glyphs: Glyphs) -> bool:

@@ -21,7 +21,13 @@ from mcpagent.cli.oneshot.agent_options import (
     model_of,
     search_history,
 )
-from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, open_terminal, put
+from mcpagent.cli.screen.terminal import (
+    Terminal,
+    is_a_terminal,
+    open_terminal,
+    put,
+    typed_line,
+)
 from mcpagent.cli.tools_command.describing import (
     TOKENS_PER_TOOL,
     TOOLS_AT_ONCE,
@@ -310,7 +316,7 @@ def _agreed(terminal: Terminal) -> bool:
         return False
     terminal.err.file.write("ask it? [y] yes  [N] no ")
     terminal.err.file.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return typed_line().strip().lower() in ("y", "yes")
 
 
 def _document(
