@@ -53,7 +53,7 @@ from mcpagent.search.result import (
 )
 from mcpagent.search.semantic.embedding import Embedder
 from mcpagent.search.semantic.vectors import vectors_for
-from mcpagent.search.words import written_words
+from mcpagent.search.words import words_of_name, written_words
 from mcpagent.utilities.text.foreign_patterns import PatternError
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolDefinition
@@ -667,11 +667,15 @@ class ToolIndex:
         words = set(terms.words.values())
         if not words or len(words) > _MAX_NAME_WORDS or terms.missing or terms.guessed:
             return {}
-        found = {}
+        found: dict[int, float] = {}
+        terms_of, said = self._held.postings.words, terms.words
+        # Written out: all tools of a large catalogue may contain the words of a short query.
         for number, score in scores.items():
-            name = [("name", self._held.tools[number].name)]
-            held = self._held.postings.fields_of(name, terms.factors)
-            if words == {terms.words[term] for term in held}:
+            left = set(words)
+            for word in words_of_name(self._held.tools[number].name):
+                for term in terms_of[word]:
+                    left.discard(said.get(term, ""))
+            if not left:
                 found[number] = score
         return found
 

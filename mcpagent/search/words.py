@@ -100,6 +100,12 @@ def written_words(text: str) -> list[str]:
     return text.encode().translate(_ONLY_WORDS).decode().split()
 
 
+@lru_cache(maxsize=40_000)
+def words_of_name(name: str) -> tuple[str, ...]:
+    """Return `written_words` of a tool's name, with a cache."""
+    return tuple(written_words(name))
+
+
 def words_of_all(texts: Sequence[str]) -> list[list[str]]:
     """Return `written_words` of each text, in one pass if possible."""
     joined = _BETWEEN.join(texts)

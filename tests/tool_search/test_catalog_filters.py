@@ -61,7 +61,7 @@ async def test_what_is_known_of_a_tool_is_worked_out_once_for_all_sessions(kind:
         assert shared.index.indexed - read <= own
         assert shared.counted - counted <= own
         # To read the tools takes more than three hundred calls for each; to ask a filter twice takes four.
-        assert min(calls) < 34 * MANY
+        assert min(calls) < 30 * MANY
 
 
 async def test_sessions_find_what_they_have_and_nothing_of_others() -> None:
